@@ -289,10 +289,18 @@ def test_an_intel_with_leaf_18_tells_loads_and_shared_ones() -> None:
         "18.0": (5, 0, 0, 0),
         "18.1": (0, (6 << 16) | 1, 16, (1 << 5) | 4),  # 4 KB, 6 ways, 16 sets, loads, level 1
         "18.2": (0, (4 << 16) | 2, 8, (1 << 5) | 4),  # 2 MB, 4 ways, 8 sets
-        "18.3": (0, (8 << 16) | 1, 2, (1 << 5) | 2),  # of instructions
+        "18.3": (0, (8 << 16) | 1, 64, (1 << 5) | 2),  # of instructions
+        "18.5": (0, (4 << 16) | 8, 256, (2 << 5) | 3),  # 1 GB, 4 ways, 256 sets, level 2
         "18.4": (0, (16 << 16) | 3, 128, (2 << 5) | 3),  # 4 KB and 2 MB, level 2, shared
     }
-    assert str(tlb_of_cpuid(leaves)) == "4k/64k:96x6+2M/1G:32x4,4k/64k/2M:2048x16"
+    assert str(tlb_of_cpuid(leaves)) == "4k/64k:96x6+2M:32x4,4k/64k/2M:2048x16+1G:1024x4"
+    without_giga = {name: leaf for name, leaf in leaves.items() if name != "18.5"}
+    assert str(tlb_of_cpuid(without_giga)) == "4k/64k:96x6+2M/1G:32x4,4k/64k/2M:2048x16"
+    assert dict(tlb_facts(without_giga)) == {
+        "tlb.level1 4k": "96 entries, 6 ways",
+        "tlb.level1 2M": "32 entries, 4 ways",
+        "tlb.level2 4k/2M": "2048 entries, 16 ways",
+    }
 
 
 def test_a_processor_that_tells_nothing_has_no_tlb_to_model() -> None:

@@ -104,10 +104,11 @@ def test_granite_rapids_adds_both_schedulers(server: Server) -> None:
     assert read(source) == {"read_bytes": [150 * 64] * 2, "written_bytes": [3 * 64] * 2}
 
 
-def test_granite_rapids_with_one_scheduler_is_marked_as_half(server: Server) -> None:
+@pytest.mark.parametrize("model", [GRANITE_RAPIDS, 174, 175])  # both of it, and Sierra Forest
+def test_granite_rapids_with_one_scheduler_is_marked_as_half(server: Server, model: int) -> None:
     intel(
         server,
-        GRANITE_RAPIDS,
+        model,
         channels=1,
         cas_count_read="event=0x05,umask=0xcf",
         cas_count_write="event=0x05,umask=0xf0",
@@ -115,6 +116,16 @@ def test_granite_rapids_with_one_scheduler_is_marked_as_half(server: Server) -> 
     source = source_of(server)
     server.stand({0xCF05: 100, 0xF005: 1})
     assert read(source) == {"read_half_bytes": [6400] * 2, "written_half_bytes": [64] * 2}
+
+
+def test_one_named_scheduler_of_two_is_half_of_the_traffic_too(server: Server) -> None:
+    of_first = {
+        f"cas_count_{name}{ending}": f"event=0x05,umask={umask}"
+        for name, umask in (("read", "0xcf"), ("write", "0xf0"))
+        for ending in ("", "_sch0")
+    }
+    intel(server, GRANITE_RAPIDS, channels=1, **of_first)
+    assert source_of(server).columns == ["read_half_bytes", "written_half_bytes"]
 
 
 def test_zen_4_names_no_events_and_counts_reads_and_writes_by_a_mask(server: Server) -> None:
