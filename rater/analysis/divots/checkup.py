@@ -35,6 +35,7 @@ from rater.text.cpuset import cpus_text, format_list, nodes_text
 from rater.text.values import group_by_key, percent, truncate_list
 
 _OTHER_LOAD = "other load"  # the doctor's check whose fault passes by itself
+_BESIDE_MODULES = (" on CXL", " persistent memory")  # memory of another kind, on purpose
 _LEAST_OF_PEAK = 0.5  # of what channels transfer: reads by all CPUs reach 70 to 90 %
 # Times what the firmware promises: walks of page tables come on top.
 _MOST_LATENCY = 2.0
@@ -311,7 +312,11 @@ def _odd_modules(settings: Mapping[str, str]) -> Iterator[str]:
             if name.startswith("dimm.") and text == "empty"
         ]
         yield f"memory channels: {channels}; empty: {truncate_list(empty)}"
-    modules = [text for text in settings.get("dimms.found", "").split(", ") if " x " in text]
+    modules = [
+        text
+        for text in settings.get("dimms.found", "").split(", ")
+        if " x " in text and not any(kind in text for kind in _BESIDE_MODULES)
+    ]
     if len(modules) > 1:
         yield f"memory modules are not alike: {', '.join(modules)}"
 

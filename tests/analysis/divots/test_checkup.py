@@ -123,10 +123,13 @@ def test_an_empty_channel_and_half_of_the_rated_bandwidth_are_to_be_looked_at() 
 
 
 def promised(root: Path) -> dict[str, str]:
-    """Return the facts of a tree of two nodes: 200,000 MiB/s (209.7 GB/s) and 80 ns of each."""
-    for node in "01":
+    """Return the facts of a tree of three nodes: 200,000 MiB/s (209.7 GB/s) and 80 ns of each.
+
+    Node 2 has no CPUs; those of node 0 are the nearest.
+    """
+    for node, nearest in ((0, 0), (1, 1), (2, 0)):
         initiators = root / f"sys/devices/system/node/node{node}/access0/initiators"
-        (initiators / f"node{node}").mkdir(parents=True)
+        (initiators / f"node{nearest}").mkdir(parents=True)
         (initiators / "read_bandwidth").write_text("200000\n")
         (initiators / "read_latency").write_text("80\n")
     facts = dict(hardware_facts(root))
@@ -135,18 +138,36 @@ def promised(root: Path) -> dict[str, str]:
 
 def test_cells_are_rated_against_what_the_firmware_promises(tmp_path: Path) -> None:
     bandwidth = measured(
-        "bandwidth, all CPUs of a node", ((0, 0), 157.3), ((1, 1), 62.92), ((0, 1), 1.0)
+        "bandwidth, all CPUs of a node",
+        *(((0, 0), 157.3), ((1, 1), 94.37), ((0, 1), 1.0), ((0, 2), 20.97), ((2, 0), 2.0)),
     )
     latency = measured("latency of memory, one CPU", ((0, 0), 120.0), ((1, 1), 200.0))
     judged = facts_section(promised(tmp_path), [bandwidth, latency])
-    # 200,000 x 1,048,576 B/s are 209.7 GB/s, of which 157.3 are 75 % and 62.92 are 30 %.
+    # 200,000 x 1,048,576 B/s are 209.7 GB/s, of which 157.3 are 75 % and 94.37 are 45 %.
     assert judged.lines == (
-        "CPUs of node 1, memory of node 1: 62.92 GB/s read, 30 % of the 209.7 promised",
+        "CPUs of node 1, memory of node 1: 94.37 GB/s read, 45 % of the 209.7 promised",
         "CPUs of node 1, memory of node 1: 200 ns, 2.5 times the 80 promised",
+        "CPUs of node 0, memory of node 2: 20.97 GB/s read, 10 % of the 209.7 promised",
         "CPUs of node 0, memory of node 0: 157.3 GB/s read, 75 % of the 209.7 promised",
         "CPUs of node 0, memory of node 0: 120 ns, 1.5 times the 80 promised",
     )
     assert judged.verdict is CheckupVerdict.LOOK
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ("8 x 64 GB DDR5 at 4800 MT/s, 2 x 128 GB DDR5 on CXL at 5600 MT/s", None),
+        ("8 x 64 GB DDR4 at 2666 MT/s, 8 x 128 GB persistent memory at 2666 MT/s", None),
+        (
+            "7 x 64 GB DDR5 at 4800 MT/s, 1 x 64 GB DDR5 at 4400 MT/s, 2 x 9 GB DDR5 on CXL",
+            "memory modules are not alike: "
+            "7 x 64 GB DDR5 at 4800 MT/s, 1 x 64 GB DDR5 at 4400 MT/s",
+        ),
+    ],
+)
+def test_modules_of_one_kind_of_memory_should_be_alike(found: str, line: str | None) -> None:
+    assert facts_section({"dimms.found": found}, []).lines == (() if line is None else (line,))
 
 
 def test_what_others_disturbed_is_rated_against_nothing(tmp_path: Path) -> None:
