@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import sub
+from typing import Protocol, cast
 
 from msgspec import Struct
 
@@ -30,6 +31,7 @@ _LENGTH = struct.Struct("<I")
 _LARGE = struct.Struct("<q")
 _NOT_KNOWN, _ELSEWHERE = 0, 255
 _LEAST, _MOST = -127, 126  # numbers that are a byte each
+_PIECE_BYTES = 1 << 14
 _MOST_NUMBERS = 100_000_000  # of a blob: 512 CPUs with 8 columns for six hours
 _ESCAPES = re.compile(rb"\xff")
 
@@ -50,8 +52,45 @@ _NUMBERS = [(code - 1) // 2 if code % 2 else -(code // 2) for code in range(256)
 type Column = Sequence[int | None]  # a number of each place
 
 
+class _Packer(Protocol):
+    """What `zlib.compressobj` returns."""
+
+    def compress(self, data: bytes | bytearray, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+class _Stream:
+    """A stream of zlib, which is given content in large pieces: each costs some microseconds.
+
+    A short stream is packed at once: the state of a packer is a quarter of a megabyte.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._packer: _Packer | None = None
+        self._parts: list[bytes] = []
+
+    def add(self, content: bytes | bytearray) -> None:
+        """Take the next content."""
+        self._waiting += content
+        if len(self._waiting) >= _PIECE_BYTES:
+            self._pack()
+
+    def _pack(self) -> None:
+        if self._packer is None:
+            self._packer = zlib.compressobj()
+        self._parts.append(self._packer.compress(self._waiting))
+        self._waiting.clear()
+
+    def finish(self) -> bytes:
+        """Return all of it, packed."""
+        if self._packer is None:
+            return zlib.compress(self._waiting)
+        return b"".join((*self._parts, self._packer.compress(self._waiting), self._packer.flush()))
+
+
 class SeriesPacker:
-    """Packs the samples of one family as they come; what it keeps of them is packed."""
+    """Packs the samples of one family as they come; of many it keeps little that is not packed."""
 
     def __init__(self, family: str, places: Sequence[int], columns: Sequence[str]) -> None:
         self.family = family
@@ -61,10 +100,7 @@ class SeriesPacker:
         self.first_ns = 0  # when the first sample was, by the clock that `add` was given
         self._last_us = 0
         self._last = [[0] * len(self.places) for _ in self.columns]
-        self._small = zlib.compressobj()
-        self._large = zlib.compressobj()
-        self._small_parts: list[bytes] = []
-        self._large_parts: list[bytes] = []
+        self._small, self._large = _Stream(), _Stream()
 
     def add(self, at_ns: int, columns: Sequence[Column]) -> None:
         """Add a sample: a number of each place for each column; None is not known."""
@@ -76,15 +112,13 @@ class SeriesPacker:
         small = bytearray((_ELSEWHERE,))
         for last, column in zip(self._last, columns, strict=True):
             small += _encode(last, column, large)
-        self._small_parts.append(self._small.compress(bytes(small)))
-        packed = struct.pack(f"<{len(large)}q", *large)
-        self._large_parts.append(self._large.compress(packed))
+        self._small.add(small)
+        self._large.add(struct.pack(f"<{len(large)}q", *large))
         self.samples += 1
 
     def finish(self, phase: int, origin_ns: int) -> PhaseSeries:
         """Return all samples of a phase; `origin_ns`: time 0 of the run, by the same clock."""
-        small = b"".join((*self._small_parts, self._small.flush()))
-        large = b"".join((*self._large_parts, self._large.flush()))
+        small, large = self._small.finish(), self._large.finish()
         return PhaseSeries(
             phase=phase,
             family=self.family,
@@ -100,23 +134,19 @@ def _encode(last: list[int], column: Column, large: list[int]) -> bytes:
     """Return the codes of a column, whose values become the last ones known."""
     if None not in column:  # nearly all of them
         growths = list(map(sub, column, last))
-        last[:] = [value or 0 for value in column]
+        last[:] = cast("Sequence[int]", column)
         if min(growths) < _LEAST or max(growths) > _MOST:
             large += [growth for growth in growths if not _LEAST <= growth <= _MOST]
         return bytes(map(_CODES.__getitem__, growths))
     if column.count(None) == len(column):
         return bytes(len(column))
-    codes = bytearray()
-    for place, value in enumerate(column):
-        if value is None:
-            codes.append(_NOT_KNOWN)
-            continue
+    codes = bytearray(len(column))  # nothing is known, but for
+    known = [(place, value) for place, value in enumerate(column) if value is not None]
+    for place, value in known:
         growth = value - last[place]
         last[place] = value
-        if _LEAST <= growth <= _MOST:
-            codes.append(1 + 2 * growth if growth >= 0 else -2 * growth)
-        else:
-            codes.append(_ELSEWHERE)
+        codes[place] = _CODES[growth]
+        if codes[place] == _ELSEWHERE:
             large.append(growth)
     return bytes(codes)
 

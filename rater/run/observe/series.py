@@ -18,19 +18,27 @@ from typing import NamedTuple, Protocol
 from rater.record.events import PhaseSeries
 from rater.record.series import Column, SeriesPacker
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_ns
-from rater.run.host.procfs import list_folder, parse_stat, read_number, read_piece, read_text
+from rater.run.host.procfs import (
+    list_folder,
+    read_number,
+    read_piece,
+    read_text,
+    ticks_of_children,
+)
 from rater.run.observe.memory_traffic import OpenEvent, ResctrlSource, TrafficSource
 from rater.text.cpuset import parse_list
 
 # Of /proc/stat, in hundredths of a second, and what other files say of a CPU.
 CPU_COLUMNS = ("user", "system", "idle", "iowait", "irq", "steal", "mhz", "throttles")
 COPY_COLUMNS = ("cpu_ms", "read_bytes", "written_bytes", "read_calls_bytes", "write_calls_bytes")
-_NODE_MEMORY = {b"MemFree:": 0, b"FilePages:": 1}
+_NODE_MEMORY = (b" MemFree:", b" FilePages:")  # what stands before a number in a node's meminfo
 _NODE_PAGES = ("numa_hit", "numa_miss", "numa_foreign", "local_node", "other_node")
 _NODE_COLUMNS = ("free_kb", "cache_kb", *_NODE_PAGES)
-_IO = {b"read_bytes:": 0, b"write_bytes:": 1, b"rchar:": 2, b"wchar:": 3}
+_NUMASTAT = tuple(f"\n{name} ".encode() for name in _NODE_PAGES)
+_IO = (b"\nread_bytes:", b"\nwrite_bytes:", b"\nrchar:", b"\nwchar:")
 _TICK_MS = 1000 // TICKS_PER_S
 _HUNDREDTHS = 100 / TICKS_PER_S
+_MOST_DIGITS = 40  # of a number, with the blanks before it
 _MOST_LOOKS = 32  # copies whose bytes are read in one turn: 20 us each
 _MOST_PROCESSES = 16  # of one copy
 # A copy whose first process had the CPU for so much of the time has no children that matter.
@@ -81,32 +89,33 @@ class NodeSource:
         """Return kilobytes and pages of each node."""
         rows = [
             (
-                *_numbers_at(f"{folder}/meminfo", _NODE_MEMORY, name_word=2),
-                *_numbers_at(f"{folder}/numastat", _NUMASTAT, name_word=0),
+                *_numbers_at(f"{folder}/meminfo", _NODE_MEMORY),
+                *_numbers_at(f"{folder}/numastat", _NUMASTAT),
             )
             for folder in self._folders
         ]
         return [*zip(*rows, strict=True)]
 
 
-_NUMASTAT = {name.encode(): place for place, name in enumerate(_NODE_PAGES)}
+def _numbers_at(path: str, marks: Sequence[bytes]) -> list[int | None]:
+    """Return the numbers behind some words of a file; None: not there.
 
-
-def _numbers_at(
-    path: str, place_by_name: Mapping[bytes, int], *, name_word: int
-) -> list[int | None]:
-    """Return the numbers behind some names of a file, as they are placed; None: not there."""
-    numbers: list[int | None] = [None] * len(place_by_name)
+    They are searched for: to take all lines apart takes four times as long.
+    """
     try:
-        lines = read_piece(path).splitlines()
+        text = b"\n" + read_piece(path)
     except OSError:
-        return numbers
-    for line in lines:
-        words = line.split()
-        if len(words) > name_word + 1 and words[name_word] in place_by_name:
-            number = words[name_word + 1]
-            numbers[place_by_name[words[name_word]]] = int(number) if number.isdigit() else None
-    return numbers
+        return [None] * len(marks)
+    return [_number_behind(text, mark) for mark in marks]
+
+
+def _number_behind(text: bytes, mark: bytes) -> int | None:
+    at = text.find(mark)
+    if at < 0:
+        return None
+    at += len(mark)
+    number = text[at : at + _MOST_DIGITS].split(None, 1)
+    return int(number[0]) if number and number[0].isdigit() else None
 
 
 class PackageSource:
@@ -198,6 +207,9 @@ class PhaseSampler:
         self._sources = [source for source in sources if source.places]
         self._packers: _Packers | None = None  # made by the first sample
         self._ended = dict.fromkeys(copies, _Ended(0, (0,) * len(_IO)))
+        self._places = {copy: place for place, copy in enumerate(self._ended)}
+        # The last known numbers of each copy, by column and place.
+        self._totals = [[0] * len(self._places) for _ in COPY_COLUMNS]
         self._looks: dict[int, CopyLook] = {}
         self._last_ns: dict[int, int] = {}  # when a copy was looked at
         self._turn = 0
@@ -264,30 +276,37 @@ class PhaseSampler:
         with self._lock:
             if self._over or self._packers is None:
                 return
-            rows: list[tuple[int | None, ...]] = []
-            for copy, ended in self._ended.items():
-                look = looks.get(copy)
-                if look is None and copy in running:
-                    rows.append((None,) * len(COPY_COLUMNS))
+            without_bytes = []
+            cpu_ms = self._totals[0]
+            for copy, look in looks.items():
+                before = self._looks.get(copy)
+                if look is before:  # it has not run since
                     continue
-                if look is None:
-                    rows.append((ended.cpu_ns // 10**6, *ended.bytes_moved))
+                place = self._places[copy]
+                cpu_ms[place] = (self._ended[copy].cpu_ns + look.cpu_ns) // 10**6
+                if look.bytes_moved is not None:
+                    self._looks[copy] = look
+                    self._set_bytes(copy, look.bytes_moved)
                     continue
-                cpu_ms = (ended.cpu_ns + look.cpu_ns) // 10**6
-                if look.bytes_moved is None:
-                    rows.append((cpu_ms, *[None] * len(_IO)))
-                else:
-                    rows.append((cpu_ms, *_sums(ended.bytes_moved, look.bytes_moved)))
-                kept = look if look.bytes_moved is not None else self._kept_bytes(copy, look)
-                self._looks[copy] = kept
-                self._last_ns[copy] = at_ns
-            self._packers.copies.add(at_ns, [*zip(*rows, strict=True)])
+                without_bytes.append(place)
+                moved, settled_ns = None, None
+                if before is not None and before.pid == look.pid:
+                    _, _, moved, settled_ns = before
+                self._looks[copy] = CopyLook(look.pid, look.cpu_ns, moved, settled_ns)
+            self._last_ns.update(dict.fromkeys(looks, at_ns))
+            unseen = [self._places[copy] for copy in running if copy not in looks]
+            columns: list[list[int | None]] = [[*column] for column in self._totals]
+            for number, column in enumerate(columns):
+                for place in unseen if not number else (*unseen, *without_bytes):
+                    column[place] = None
+            self._packers.copies.add(at_ns, columns)
 
-    def _kept_bytes(self, copy: int, look: CopyLook) -> CopyLook:
-        before = self._looks.get(copy)
-        if before is None or before.pid != look.pid:
-            return look
-        return look._replace(bytes_moved=before.bytes_moved, settled_ns=before.settled_ns)
+    def _set_bytes(self, copy: int, moved: Sequence[int]) -> None:
+        """Set what a copy has moved in all; `moved`: in the run that goes on."""
+        place = self._places[copy]
+        sums = map(add, self._ended[copy].bytes_moved, moved)
+        for column, number in zip(self._totals[1:], sums, strict=True):
+            column[place] = number
 
     def copy_ended(self, copy: int, pid: int, use: EndedUse) -> None:
         """Take the end of a copy's run, which used so much in all.
@@ -299,7 +318,9 @@ class PhaseSampler:
         seen = look.bytes_moved if look is not None and look.pid == pid else None
         read, written, *by_calls = seen or (0,) * len(_IO)
         moved = (max(read, use.read_bytes), max(written, use.written_bytes), *by_calls)
-        self._ended[copy] = _Ended(ended.cpu_ns + use.cpu_ns, _sums(ended.bytes_moved, moved))
+        self._ended[copy] = _Ended(ended.cpu_ns + use.cpu_ns, _sums((ended.bytes_moved, moved)))
+        self._totals[0][self._places[copy]] = self._ended[copy].cpu_ns // 10**6
+        self._set_bytes(copy, (0,) * len(_IO))
 
     def close(self, phase: int, origin_ns: int) -> tuple[PhaseSeries, ...]:
         """Return the series; nothing of a phase that had no sample between its edges."""
@@ -315,8 +336,9 @@ class PhaseSampler:
         )
 
 
-def _sums(some: Sequence[int], more: Sequence[int]) -> tuple[int, ...]:
-    return tuple(number + other for number, other in zip(some, more, strict=True))
+def _sums(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the sum of each column."""
+    return tuple(map(sum, zip(*rows, strict=True)))
 
 
 def _cpu_columns(
@@ -366,35 +388,20 @@ def look_at_copy(
     if not with_bytes:
         is_busy = before is not None and own_ns - before.cpu_ns >= _BUSY * since_ns
         return CopyLook(pid, own_ns, None) if is_busy else None
-    cpu_ns, moved = 0, _Moved()
+    cpu_ns, moved = 0, list[Sequence[int]]()
     tree = [pid]
     for process in tree:  # which grows
         try:
-            stat = parse_stat(read_piece(f"/proc/{process}/stat"))
+            stat = read_piece(f"/proc/{process}/stat")
             children = read_piece(f"/proc/{process}/task/{process}/children").split()
         except OSError:  # it has ended meanwhile
             continue
         process_ns = own_ns if process == pid else process_cpu_ns(process)
-        cpu_ns += (process_ns or 0) + (stat.children * _TICK_MS * 10**6 if stat else 0)
-        moved.add(_numbers_at(f"/proc/{process}/io", _IO, name_word=0))
+        cpu_ns += (process_ns or 0) + ticks_of_children(stat) * _TICK_MS * 10**6
+        known = [it for it in _numbers_at(f"/proc/{process}/io", _IO) if it is not None]
+        if len(known) == len(_IO):  # else it may not be read
+            moved.append(known)
         tree += map(int, children[: _MOST_PROCESSES - len(tree)])
     cpu_ns = max(cpu_ns, own_ns, before.cpu_ns if before is not None else 0)
     is_alone = len(tree) == 1 and process_cpu_ns(pid) == own_ns  # nor has it run meanwhile
-    return CopyLook(pid, cpu_ns, moved.total(), own_ns if is_alone else None)
-
-
-class _Moved:
-    """Bytes that the processes of a copy have moved, as `_IO`."""
-
-    def __init__(self) -> None:
-        self._numbers: list[list[int]] = []
-
-    def add(self, numbers: Sequence[int | None]) -> None:
-        """Add those of a process; one that may not be read, or has none, adds nothing."""
-        known = [number for number in numbers if number is not None]
-        if len(known) == len(_IO):
-            self._numbers.append(known)
-
-    def total(self) -> tuple[int, ...] | None:
-        """Return the sums, None if no process could be read."""
-        return tuple(map(sum, zip(*self._numbers, strict=True))) if self._numbers else None
+    return CopyLook(pid, cpu_ns, _sums(moved) if moved else None, own_ns if is_alone else None)

@@ -13,6 +13,8 @@ from rater.plan.options import Cadence
 from rater.plan.schedule import make_plan
 from rater.record.events import CpuReadings, PhaseSeries
 from rater.record.series import UnpackedSeries, unpack
+from rater.run.host.foreign_load import cpu_ticks
+from rater.run.host.procfs import ticks_of_children
 from rater.run.observe import counters, series
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.series import (
@@ -114,6 +116,48 @@ def test_a_cpu_that_goes_offline_is_not_known_from_then_on() -> None:
         sampler.add(sample(second, *seconds), [])
     series = by_family(sampler.close(0, 0))["cpu"]
     assert series.values_of("user", 1) == (100, 200, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "ticks"),
+    [
+        (
+            "cpu  7 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu9 11 12 13 14 15 16 17 18 0 0\nintr 5 0\n",
+            {0, 9},
+        ),
+        ("cpu  7 0 3 4 5 6 7 8\ncpu9 11 12 13 14 15 16 17 18\nbtime 5\n", {9}),
+        # Lines of unlike length, as another system may write: those that are too short say nothing.
+        ("cpu  7 0 3 4 5 6 7 8 9 9\ncpu0 1 2 3\ncpu9 11 12 13 14 15 16 17 18\nintr 5\n", {9}),
+        ("cpu  7 0 3 4 5 6 7 8 9 9\nintr 5\n", set()),
+        ("", set()),
+    ],
+)
+def test_ticks_of_cpus_are_read_whatever_cpus_there_are(text: str, ticks: set[int]) -> None:
+    expected = {0: (1, 2, 3, 4, 5, 6, 7, 8), 9: (11, 12, 13, 14, 15, 16, 17, 18)}
+    assert cpu_ticks(text.encode()) == {cpu: expected[cpu] for cpu in ticks}
+
+
+def test_children_of_a_process_with_any_name_have_their_ticks() -> None:
+    fields = " ".join(str(number) for number in range(4, 53))  # the numbers of the fields
+    assert ticks_of_children(f"70 (a) b (c) S {fields}\n".encode()) == 16 + 17
+    assert ticks_of_children(b"70 (cut) S 4 5 6") == 0
+
+
+def test_a_sample_costs_no_more_calls_for_copies_that_did_not_run() -> None:
+    def calls(changed: int) -> int:
+        sampler = PhaseSampler((), range(64))
+        sampler.add(sample(0, 0), [])
+        looks = {copy: CopyLook(70 + copy, S, (0, 0, 0, 0), S) for copy in range(64)}
+        sampler.add_copies(S, looks, looks.keys())
+        more = {copy: look._replace(cpu_ns=2 * S) for copy, look in looks.items() if copy < changed}
+        counted = []
+        sys.setprofile(lambda frame, event, _: counted.append(event))
+        sampler.add_copies(2 * S, looks | more, looks.keys())
+        sys.setprofile(None)
+        return len(counted)
+
+    assert calls(64) > calls(32) > calls(0)
+    assert calls(0) < 300
 
 
 def test_nodes_have_free_memory_page_cache_and_where_pages_came_from(tmp_path: Path) -> None:
