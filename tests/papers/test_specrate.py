@@ -6,6 +6,7 @@ of the paper where it prints them, else made so that they sum up to what it prin
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ from msgspec.structs import replace
 from rater.plan.placement.preflight import memory_warnings
 from rater.plan.topology import NodeMemory
 from rater.store.store import Store
+from rater.text.cpuset import format_list
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
-from tests.support.golden_shapes import keep, steady_run
+from tests.support.golden_shapes import drifting, keep, steady_run
 from tests.support.made_sweeps import make_sweep
 from tests.support.papers import INTEGER, json_of, rows_of, store_times, suite_of
 from tests.support.placement_samples import store_run
 from tests.support.places import DIVOT_CASES, needs_cases
-from tests.support.raw_files import HEAD, bracket
+from tests.support.raw_files import HEAD, RECORD, bracket
 from tests.support.wings import needs_wing
 
 CASES = DIVOT_CASES / "cases"
@@ -128,15 +130,48 @@ def test_section_4_2_a_stagger_has_both_bottom_lines(rater: Rater, tmp_path: Pat
     assert ["b", "1", "19.0", "6.95"] in [line[:4] for line in rows_of(out)]
 
 
+@needs_wing("speccpu")
+def test_a_record_of_two_staggered_copies_has_their_times_to_the_microsecond(
+    rater: Rater, tmp_path: Path
+) -> None:
+    """18.970673 s from the first start to the last end; the tool's own line counts .000064 more."""
+    record = tmp_path / "400.perlbench" / "speccmds.out"
+    record.parent.mkdir()
+    record.write_text(RECORD)
+    assert rater("spec", "import", record)[0] == 0
+    document = json_of(rater, "show", "last", "--copies")
+    assert (document["mode"], document["started_at"]) == ("staggered", "2006-09-27T20:41:53Z")
+    (row,) = document["benchmarks"]
+    assert (row["benchmark"], row["tune"]) == ("400.perlbench", "base")
+    assert row["bracket_s"] == 18.970673
+    assert document["starts"] == {
+        "apart_s": pytest.approx(6.000335),
+        "most_late_s": pytest.approx(0.0, abs=1e-9),
+    }
+    assert [
+        (copy["cpu"], copy["start_s"], copy["elapsed_s"]) for copy in document["copy_runs"]
+    ] == [(2, 0.0, 12.950549), (3, 6.000335, 12.970338)]
+
+
 def test_section_4_2_steady_state_compares_the_halves_of_its_window(
     rater: Rater, store: Store
 ) -> None:
+    """In 40 s copies of 2 and of 2.2 s end 20 and 18 whole runs; one at 1.2 s for 1 s drifts."""
     keep(store, steady_run())
     document = json_of(rater, "show", "last")
     (row,) = document["benchmarks"]
-    assert document["mode"] == "steady"
-    assert row["steady"]["whole_runs"] > 0
-    assert row["steady"]["halves"]["verdict"]
+    assert (document["mode"], row["steady"]["whole_runs"]) == ("steady", 20 + 18)
+    assert [copy["rate"] for copy in row["steady"]["copies"]] == pytest.approx([1800, 3600 / 2.2])
+    keep(store, drifting())
+    verdicts = [
+        (row["steady"]["halves"]["verdict"], row["steady"]["halves"]["difference"])
+        for row in json_of(rater, "show", "last")["benchmarks"]
+    ]
+    assert verdicts == [
+        ("steady", pytest.approx(0)),
+        ("drifting", pytest.approx(1 / 1.2 - 1)),
+        ("cannot tell", None),
+    ]
 
 
 def test_section_4_2_small_staggers_are_an_axis(rater: Rater, tmp_path: Path) -> None:
@@ -243,7 +278,7 @@ def test_table_4_median_mean_deviation_and_maximum_with_and_without_the_six_slow
 
 @needs_cases
 @pytest.mark.parametrize(
-    ("case", "label"), [("paper-fig1", "node 1: +"), ("paper-fig2", "node 14: +10.3 %")]
+    ("case", "label"), [("paper-fig1", "node 1: +25.0 %"), ("paper-fig2", "node 14: +10.3 %")]
 )
 def test_figures_1_and_2_name_the_slow_board_beside_143_dots(
     rater: Rater, case: str, label: str
@@ -263,11 +298,16 @@ def test_pmap_of_each_copy_says_its_nodes_and_page_sizes(rater: Rater, store: St
 
 
 def test_lgrpinfo_is_a_table_of_nodes_with_installed_free_and_cached_memory(rater: Rater) -> None:
+    """Of this machine, as its kernel says."""
     document = json_of(rater, "topo")
     (node, *_) = document["nodes"]
-    assert node["cpus"]
+    folder = Path(f"/sys/devices/system/node/node{node['node']}")
+    assert format_list(node["cpus"]) == (folder / "cpulist").read_text().strip()
+    (total,) = re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())
+    installed = sum(each["memory_bytes"] for each in document["nodes"])
+    assert installed == pytest.approx(int(total) * 1024, rel=0.02)
     assert 0 < node["now"]["free_bytes"] < node["memory_bytes"]
-    assert node["now"]["page_cache_bytes"] > 0
+    assert 0 < node["now"]["page_cache_bytes"] < node["memory_bytes"]
     assert node["now"]["free_huge_order_bytes"] is not None
 
 

@@ -10,32 +10,7 @@ from rater.record.run import CopyStatus, RunStatus
 from rater.speccpu.results.command_record import is_command_record, read_command_record
 from rater.system.errors import InputError
 from tests.support.calls import Rater
-
-RECORD = """\
-timer ticks over every 1000 ns
-running commands in speccmds.cmd 1 times
-runs started at\t1159389713, 120105000, Wed Sep 27 20:41:53 2006
-run 1 started at\t1159389713, 120121000, Wed Sep 27 20:41:53 2006
-child started: 0,\t1159389713, 120131000, pid=21001, 'taskset -c 2 ../x/perlbench_base.x a.pl'
-child started: 1,\t1159389719, 120466000, pid=21002, 'taskset -c 3 ../x/perlbench_base.x a.pl'
-child finished: 0,\t1159389726, 70680000, sec=12, nsec=950549000, pid=21001, rc=0
-child finished: 1,\t1159389732, 90804000, sec=12, nsec=970338000, pid=21002, rc=0
-run 1 finished at:\t1159389732, 90823000, Wed Sep 27 20:42:12 2006
-runs elapsed time:\t18, 970737000, 18.970737000
-"""
-
-
-def test_a_record_of_two_staggered_copies_has_their_times_to_the_microsecond(
-    tmp_path: Path,
-) -> None:
-    run = read_command_record(RECORD.encode(), tmp_path / "400.perlbench" / "speccmds.out")
-    assert [copy.elapsed_s for copy in run.copies] == [12.950549, 12.970338]
-    assert [copy.cpu for copy in run.copies] == [2, 3]
-    assert [(copy.benchmark, copy.tune) for copy in run.copies] == [("400.perlbench", "base")] * 2
-    assert run.brackets[0].bracket_s == 18.970673
-    assert (run.head.mode, run.head.stagger_ms) == ("staggered", 6000.335)
-    assert run.head.started_at == "2006-09-27T20:41:53Z"
-    assert run.benchmarks[0].category == "int"
+from tests.support.raw_files import RECORD
 
 
 def test_commands_of_a_copy_are_one_time_and_a_status_that_is_not_0_is_a_failure() -> None:

@@ -133,3 +133,18 @@ def write(folder: Path, text: str, name: str = "result.rsf") -> Path:
     path = folder / name
     path.write_text(text, encoding="latin-1")
     return path
+
+
+# What SPEC's tools leave of two copies, 6 s apart: the listing of the paper.
+RECORD = """\
+timer ticks over every 1000 ns
+running commands in speccmds.cmd 1 times
+runs started at\t1159389713, 120105000, Wed Sep 27 20:41:53 2006
+run 1 started at\t1159389713, 120121000, Wed Sep 27 20:41:53 2006
+child started: 0,\t1159389713, 120131000, pid=21001, 'taskset -c 2 ../x/perlbench_base.x a.pl'
+child started: 1,\t1159389719, 120466000, pid=21002, 'taskset -c 3 ../x/perlbench_base.x a.pl'
+child finished: 0,\t1159389726, 70680000, sec=12, nsec=950549000, pid=21001, rc=0
+child finished: 1,\t1159389732, 90804000, sec=12, nsec=970338000, pid=21002, rc=0
+run 1 finished at:\t1159389732, 90823000, Wed Sep 27 20:42:12 2006
+runs elapsed time:\t18, 970737000, 18.970737000
+"""
