@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from rater.plan.checkup import QUICK, CheckupPoint, CheckupProbe, checkup_points
+from rater.run.host import discover
+from rater.system.process import StoppedBySignal
 from rater.workflow.run import checkup
 from tests.support.calls import query_rows, rater
 from tests.support.json_schemas import closed, schema_of
@@ -43,6 +46,27 @@ def test_a_checkup_of_memory_alone_says_what_it_left_out_and_one_round_cannot_te
     text = page.read_text()
     assert 0 < text.index("latency of memory, one CPU: ") < text.index("CPUs of node, memory of")
     assert "Not looked at: doctor, facts, cores, mix." in text
+
+
+def test_a_checkup_that_a_signal_ends_tells_what_it_knows(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    (latency, *_) = checkup._points_of(discover.discover_topology())
+
+    def stop(*_: object) -> None:
+        raise StoppedBySignal(signal.SIGINT)
+
+    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, total_s=0.5))
+    monkeypatch.setattr(checkup, "checkup_points", lambda *_: (latency,))
+    monkeypatch.setattr(checkup, "readings_of", stop)  # with the first run that was made
+    done = rater("checkup", "--quick", "--only", "doctor,memory", "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == document["status"] == 130
+    assert [section["name"] for section in document["sections"]] == ["doctor", "runs"]
+    assert document["sections"][1]["said"] == [
+        "stopped by SIGINT: 1 of 3 runs were made and stay; the same command begins anew"
+    ]
+    assert query_rows("SELECT id FROM run") == [(run,) for run in document["runs"]]
 
 
 def test_a_checkup_without_runs_holds_nothing_from_others(database: Path) -> None:
