@@ -179,7 +179,14 @@ def request_of_point(
     """Return what a run of a point asks for; `request` has what all runs share."""
     tags = (*request.tags, (PROBE, point.probe))
     if point.probe is CheckupProbe.MIX:
-        return replace(request, suites=(limits.mix,), size=limits.mix_size, iterations=3, tags=tags)
+        return replace(
+            request,
+            suites=(limits.mix,),
+            size=limits.mix_size,
+            iterations=3,
+            timeout_s=limits.total_s / limits.rounds,
+            tags=tags,
+        )
     # Copies are looked at twice while they take turns: more costs those that share a CPU.
     proof_s = max(point.windows_s(window) / 2.5, _LEAST_PROOF_S)
     memory = f"bind:each={format_list(point.memory_nodes)}" if point.memory_nodes else "local"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,32 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from rater.plan.checkup import QUICK, CheckupPoint, CheckupProbe, checkup_points
-from rater.run.host import discover
 from rater.system.process import StoppedBySignal
 from rater.workflow.run import checkup
 from tests.support.calls import query_rows, rater
 from tests.support.json_schemas import closed, schema_of
 
 
+def few_points(*machine: Any) -> tuple[CheckupPoint, ...]:
+    """Return a run for memory and one for cores, on little memory: setting it up is most of it."""
+    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)
+    points = [point for point in checkup_points(*machine) if point.probe in few]
+    return tuple(replace(point, bytes=4 << 20) for point in points)
+
+
 def test_a_checkup_of_memory_alone_says_what_it_left_out_and_one_round_cannot_tell(
     monkeypatch: pytest.MonkeyPatch, database: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, rounds=1, total_s=0.5))
-    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each, if it is asked for
-
-    def points(*machine: Any) -> tuple[CheckupPoint, ...]:
-        return tuple(point for point in checkup_points(*machine) if point.probe in few)
-
-    monkeypatch.setattr(checkup, "checkup_points", points)
+    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, total_s=0.01))  # one run takes longer
+    monkeypatch.setattr(checkup, "checkup_points", few_points)
     page = tmp_path / "page.html"
     done = rater("checkup", "--quick", "--only", "memory", "--json", "--page", page)
     document = json.loads(done.stdout)
     assert [*Draft202012Validator(closed(schema_of("checkup"))).iter_errors(document)] == []
     sections = {section["name"]: section for section in document["sections"]}
-    assert [*sections] == ["latency of memory, one CPU", "bandwidth, one CPU"]
+    assert [*sections] == ["latency of memory, one CPU", "bandwidth, one CPU", "runs"]
+    [ended] = sections["runs"]["said"]
+    assert re.fullmatch(r"ended after \d+ s: 2 runs to go, where other work .+", ended)
     assert document["left_out"] == ["doctor", "facts", "cores", "mix"]
     latency = sections["latency of memory, one CPU"]
     assert done.returncode == document["status"] != 0
@@ -51,13 +55,11 @@ def test_a_checkup_of_memory_alone_says_what_it_left_out_and_one_round_cannot_te
 def test_a_checkup_that_a_signal_ends_tells_what_it_knows(
     monkeypatch: pytest.MonkeyPatch, database: Path
 ) -> None:
-    (latency, *_) = checkup._points_of(discover.discover_topology())
-
     def stop(*_: object) -> None:
         raise StoppedBySignal(signal.SIGINT)
 
     monkeypatch.setattr(checkup, "QUICK", replace(QUICK, total_s=0.5))
-    monkeypatch.setattr(checkup, "checkup_points", lambda *_: (latency,))
+    monkeypatch.setattr(checkup, "checkup_points", few_points)
     monkeypatch.setattr(checkup, "readings_of", stop)  # with the first run that was made
     done = rater("checkup", "--quick", "--only", "doctor,memory", "--json")
     document = json.loads(done.stdout)

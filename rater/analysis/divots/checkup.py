@@ -122,14 +122,15 @@ class PlaceReading(Struct, frozen=True, kw_only=True):
 def readings_of(
     run: StoredRun, proof: RunProof | None, point: CheckupPoint
 ) -> Iterator[PlaceReading]:
-    """Yield what a run of suite `matrix` tells of its places, its copies in their order."""
+    """Yield what a run of suite `matrix` tells of its places."""
     shares = _shares_by_cpu(run)
     proved = {it.copy for it in proof.with_verdict(PlacementVerdict.MET)} if proof else set()
     copies_by_place = group_by_key((point.places[copy.copy], copy) for copy in run.copies)
     for measure in MEASURES:
         for place, copies in copies_by_place.items() if measure.probe is point.probe else ():
             # Rates of the copies add up. Of copies that share a load the first one has the time.
-            told = copies[:1] if measure.higher_is_worse else copies
+            leader = min(copies, key=lambda copy: copy.copy)
+            told = [leader] if measure.higher_is_worse else copies
             for load, metric in enumerate(measure.metrics, 1):
                 values = [value for copy in told for name, value in copy.metrics if name == metric]
                 if len(values) == len(told):

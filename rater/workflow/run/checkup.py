@@ -70,6 +70,7 @@ from rater.workflow.run.session import MadeRun
 
 NO_MIX = "none"  # of --mix
 _RETRIES = 2  # of a run in which a copy failed
+_MOST_TIMES = 1.5  # of the time that it may take: then no further run is made
 _FIRST_FIXED_S = 1.0  # of a run beside its windows, before one is known
 
 
@@ -212,6 +213,15 @@ class _Checkup(Campaign[MadeRun]):
         if not self.output.quiet and not self.output.json:
             rest = f"{count(len(ahead), 'run')} to go"
             print_error(f"{time.monotonic() - self._began_s:4.0f} s: {point.probe}, {rest}")
+
+    def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
+        """End a checkup whose runs take much longer than they may."""
+        took_s = time.monotonic() - self._began_s
+        if not ahead or took_s < _MOST_TIMES * self.limits.total_s:
+            return None
+        rest = f"{count(len(ahead), 'run')} to go, where other work or the mix took the time"
+        self._not_made.append((rest, f"ended after {took_s:.0f} s"))
+        return self.conclude()
 
     def close(self, ended: CampaignEnded) -> None:
         """Tell the verdicts so far of a checkup that a signal ends."""
