@@ -34,6 +34,7 @@ WINGS = {
             "page setup": "layout.prepare",  # for workflow.run: page sizes of copies made ready
             "page proofs": "layout.proof",  # for analysis: what copies had of them
             "page tables": "layout.table",  # for show
+            "miss costs": "trace.machine",  # for workflow: what a TLB miss costs on this machine
         },
     ),
     "speccpu": Wing(
@@ -65,7 +66,7 @@ COMMANDS = {
 }
 # Functions that the core calls for every run, with their results when the wing is absent.
 _WITHOUT: dict[str, object] = {
-    **dict.fromkeys(("prove_pages", "base_side", "pages_document"), None),
+    **dict.fromkeys(("prove_pages", "base_side", "pages_document", "miss_cycles"), None),
     **dict.fromkeys(("layout_warnings", "page_parts", "fleet_words"), ()),
 }
 

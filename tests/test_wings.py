@@ -4,6 +4,7 @@ from rater.analysis.results.score import PageProofs
 from rater.commands.results import FleetWords
 from rater.fleet import archive, merge, slow_hosts
 from rater.lab.layout import layout, prepare, proof, table
+from rater.lab.trace import machine
 from rater.plan.options import PageLayouts
 from rater.run.workplace.run_dirs import KitOutputsFactory
 from rater.show.results.run import PageTables
@@ -11,6 +12,7 @@ from rater.speccpu.kit import outputs, run
 from rater.speccpu.kit.benchmark import KitBenchmark
 from rater.wings import HOOKS
 from rater.workflow.arguments import FleetArchive
+from rater.workflow.counters import MissCosts
 from rater.workflow.results.stored import Merge
 from rater.workflow.run.session import PagePreparation
 from rater.workflow.run.workload import Kits, PageChecks
@@ -22,6 +24,7 @@ PAGE_CHECKS: PageChecks = prepare
 PAGE_SETUP: PagePreparation = prepare
 PAGE_PROOFS: PageProofs = proof
 PAGE_TABLES: PageTables[proof.RunPages] = table
+MISS_COSTS: MissCosts = machine
 MERGE: Merge = merge
 FLEET_ARCHIVE: FleetArchive = archive
 FLEET_WORDS: FleetWords = slow_hosts

@@ -162,7 +162,7 @@ SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
                      prediction is off
 --rounds N:pages =9  of --check: runs of each mapping, three times the program each (default: 9)
 --measure            measure anew what misses and faults cost here, instead of once a machine and
-                     kernel; with --show, rank with these costs
+                     kernel; with --show, rank with these costs; with no program, print them
 --timeout S:duration =3600  give up on the traced run after so long (default: 3600)
 -o FILE >file        draw the histograms as well, into FILE, by its name .svg, .png or .pdf
 $ rater lab trace mini/gups --size test

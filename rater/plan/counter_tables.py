@@ -195,7 +195,9 @@ def _arm_revision(variant: int | None, revision: int | None) -> int | None:
 # the same time, `[metrics]` and `[stack]` what follows, in events per instruction of the same run.
 
 CYCLES, INSTRUCTIONS = "cycles", "instructions"  # a group with both has rates and a CPI
+OTHER = "other"  # the part of a CPI that no event accounts for
 TABLE_TEXT = "rater.counters."  # and a table's name: the setting that keeps its text with a run
+MISS_CYCLES = "rater.tlb_miss_cycles"  # the setting that keeps what a TLB miss cost where it ran
 SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
 _TABLES = Path(__file__).with_name("tables")
 _CONFIG = whole(0, 2**64 - 1)
@@ -237,6 +239,14 @@ class EventGroup(Struct, frozen=True):
         return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
 
 
+class Estimate(Struct, frozen=True):
+    """A part of the CPI that no event counts: misses x the cycles that one costs here."""
+
+    name: str
+    misses: Formula  # per instruction
+    inside: str  # the part of the stack that it lies in, and is taken off
+
+
 class CounterTable(Struct, frozen=True, kw_only=True):
     """What can be counted on the processors of a family, and what follows from it."""
 
@@ -252,12 +262,14 @@ class CounterTable(Struct, frozen=True, kw_only=True):
     groups: tuple[EventGroup, ...]
     metrics: tuple[tuple[str, Formula], ...]
     stack: tuple[tuple[str, Formula], ...]  # parts of the CPI, bottom to top; the rest is "other"
+    estimates: tuple[Estimate, ...] = ()
 
     def stack_groups(self) -> tuple[EventGroup, ...]:
         """Return the groups that the stack needs, in the table's order; (): it has none."""
         missing_events = {name for _, formula in self.stack for name in formula.names}
         if not missing_events:
             return ()
+        missing_events.update(name for part in self.estimates for name in part.misses.names)
         groups = []
         for group in self.groups:
             names = {event.name for event in group.events}
@@ -323,6 +335,7 @@ def parse_table(text: str, path: Path) -> CounterTable:
     events = _events(root.table("events", required=True))
     groups = _groups(root.table("groups", required=True), events, counters, frozenset(fixed))
     rated = {event.name for group in groups if group.has_rates for event in group.events}
+    stack = _formulas(root.table("stack"), rated)
     table = CounterTable(
         name=pmu.get("name", FILLED_STRING),
         path=path,
@@ -335,7 +348,8 @@ def parse_table(text: str, path: Path) -> CounterTable:
         counters=counters,
         groups=groups,
         metrics=_formulas(root.table("metrics"), rated),
-        stack=_formulas(root.table("stack"), rated),
+        stack=stack,
+        estimates=_estimates(root.table("estimates"), rated, [*(name for name, _ in stack), OTHER]),
     )
     for name in fixed:
         if name not in events:
@@ -386,18 +400,42 @@ def _groups(
     return tuple(groups)
 
 
+def _formula(table: TableReader, name: str, event_names: Collection[str]) -> Formula | None:
+    """Return a formula; None, and a mistake, where there is none."""
+    text = table.get(name, FILLED_STRING, None)
+    try:
+        return None if text is None else parse_formula(text, event_names)
+    except ValueError as error:
+        table.mistake(str(error), name)
+        return None
+
+
 def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Formula], ...]:
     """Return formulas by name; those of events that are in no group with cycles are mistakes."""
     event_names = sorted(rated)
     formulas = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
-        text = table.get(name, FILLED_STRING, None)
-        try:
-            if text is not None:
-                formulas.append((name, parse_formula(text, event_names)))
-        except ValueError as error:
-            table.mistake(str(error), name)
+        formula = _formula(table, name, event_names)
+        if formula is not None:
+            formulas.append((name, formula))
     return tuple(formulas)
+
+
+def _estimates(
+    table: TableReader, rated: Iterable[str], parts: Collection[str]
+) -> tuple[Estimate, ...]:
+    """Return the parts that are estimated; one in a part that the stack does not have is none."""
+    estimates = []
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        entry = table.table(name)
+        inside = entry.get("inside", STRING, OTHER)
+        if inside not in parts:
+            entry.mistake(f"no part {inside!r}; {did_you_mean(inside, parts)}", "inside")
+        misses = _formula(entry, "misses", sorted(rated))
+        if misses is not None:
+            estimates.append(Estimate(name, misses, inside))
+        entry.finish()
+    return tuple(estimates)
 
 
 def _parsed_tlb(text: object) -> Tlb | None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
+from rater.plan.idle_power import IdlePower
 from rater.plan.metric import parse_metrics
 from rater.system.errors import InputError
 from rater.system.patterns import compile_later
@@ -193,6 +194,14 @@ def _check_copy_numbers(typed: str, text: str) -> str:
     return text
 
 
+def _check_idle_power(typed: str, text: str) -> str:
+    try:
+        IdlePower.parse(text)
+    except ValueError as error:
+        raise InputError(f"{typed} {text!r}: {error}") from None
+    return text
+
+
 def _check_cadence(_: str, text: str) -> str:
     parse_cadence(text)
     return text
@@ -216,6 +225,7 @@ COPY_NUMBERS = ArgumentKind(check=_check_copy_numbers)
 WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_check_cadence)
+IDLE_POWER = ArgumentKind(check=_check_idle_power)
 WARMUP = ArgumentKind(_duration_text, _check_duration)  # iterations, or seconds in steady mode
 SHARE = ArgumentKind(check=_check_share)
 FLAG = ArgumentKind(form=OptionForm.FLAG)

@@ -14,6 +14,7 @@ from rater.plan.options import (
     COPY_NUMBERS,
     EXIT_CODES,
     FLAG,
+    IDLE_POWER,
     METRICS,
     MILLISECONDS,
     NAME,
@@ -99,6 +100,7 @@ class Request(Struct, frozen=True, kw_only=True):
     preflight: str = PREFLIGHTS[0]
     proof: str = "auto"
     energy: str = "auto"
+    idle_power: str | None = None
     series: str = "auto"
     # How.
     counters: str | None = None
@@ -170,6 +172,7 @@ _KINDS = {
     "words": WORDS,
     "pages": PAGES,
     "cadence": CADENCE,
+    "idle_power": IDLE_POWER,
     "flag": FLAG,
     "negated": NEGATED,
     "strings": STRINGS,
@@ -267,6 +270,9 @@ where:
     [kind=cadence traits=swept compare_as=note]
 --energy (auto|off)  joules of phases, if the machine counts them: auto (default), off
     [compare_as=nothing]
+--idle-power WATTS|S  what the packages with copies draw while they idle, such as 95W, or how long
+    to measure that before the first phase, such as 10s: energy is told above it, too
+    [kind=idle_power compare_as=note]
 --series (auto|off)  keep what CPUs, memory and copies did over time, a sample a second: auto
     (default; phases of more than a second, unless --proof is off), off
     [compare_as=nothing]

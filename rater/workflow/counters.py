@@ -1,8 +1,11 @@
-"""Hardware counters of a run: those asked for, and those of them that work on this machine."""
+"""Hardware counters of a run: those asked for, those that work here, and the idle power."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Protocol
 
 from rater.plan.count import CountSource
 from rater.plan.counter_choice import (
@@ -10,12 +13,15 @@ from rater.plan.counter_choice import (
     choose_groups,
     refuse_few_iterations,
 )
-from rater.plan.counter_tables import TABLE_TEXT
+from rater.plan.counter_tables import MISS_CYCLES, TABLE_TEXT
+from rater.plan.idle_power import GIVEN, IdlePower, idle_settings
 from rater.plan.request import Request
 from rater.plan.schedule import Plan
 from rater.plan.topology import Topology
 from rater.record.events import COUNT_GROUP
+from rater.run.host.foreign_load import machine_times
 from rater.run.observe.count_source import find_count_source
+from rater.run.observe.energy import EnergyReader, idle_watts_by_domain
 from rater.run.observe.perf import (
     CounterPlan,
     GroupProbe,
@@ -27,6 +33,18 @@ from rater.run.observe.perf import (
 from rater.system.errors import InputError
 from rater.system.paths import sysroot
 from rater.text.values import truncate_list
+from rater.wings import Hook
+
+
+class MissCosts(Protocol):
+    """What the lab measured of this machine."""
+
+    def miss_cycles(self) -> float | None:
+        """Return the cycles that a TLB miss costs here; None: nobody measured it."""
+        ...
+
+
+_miss_costs: Hook[MissCosts] = Hook("miss costs")
 
 
 def count_source_of(request: Request, topology: Topology) -> CountSource | None:
@@ -83,9 +101,16 @@ def counter_warnings(choice: CounterChoice | None, plan: Plan) -> tuple[str, ...
 
 
 def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...]:
-    """Return the tables of what is counted, as they are kept with a run."""
+    """Return the tables of what is counted, as they are kept with a run.
+
+    With them the cost of a TLB miss on this machine, where a table has parts that follow from it.
+    """
     tables = choice.tables if choice else ()
-    return tuple((f"{TABLE_TEXT}{table.name}", table.text) for table in tables)
+    cycles = _miss_costs().miss_cycles() if any(table.estimates for table in tables) else None
+    return (
+        *((f"{TABLE_TEXT}{table.name}", table.text) for table in tables),
+        *(((MISS_CYCLES, f"{cycles:.4g}"),) if cycles is not None else ()),
+    )
 
 
 def ready_counters(
@@ -120,3 +145,37 @@ def _not_counted(probed: Sequence[GroupProbe]) -> tuple[str, ...]:
         + (f"; {remedy}" if remedy else "")
         for (why, remedy, is_not_counted), names in reasons.items()
     )
+
+
+# -- What the machine draws while it idles ---------------------------------------------------------
+
+_BUSY_CPUS = 0.25  # of others: a machine with more to do does not idle
+
+
+def idle_power_of(
+    request: Request, say: Callable[[str], None]
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return the settings of `--idle-power`, measured now where it was not given; warnings."""
+    if request.idle_power is None:
+        return (), ()
+    asked = IdlePower.parse(request.idle_power)
+    if asked.watts is not None:
+        return idle_settings(f"given: {asked.watts:.4g} W", {GIVEN: asked.watts}), ()
+    seconds = asked.seconds or 0.0
+    with closing(EnergyReader(sysroot())) as reader:
+        if reader.source is None:
+            reason = "this machine counts no energy that this user may read"
+            return (), (f"--idle-power: {reason} (`rater doctor counters`)",)
+        say(f"idle power is measured for {seconds:g} s")
+        before, begin_s = machine_times(), time.monotonic()
+        watts_by_domain = idle_watts_by_domain(reader, seconds)
+        after, elapsed_s = machine_times(), time.monotonic() - begin_s
+    if not watts_by_domain:
+        return (), ("--idle-power: no counter of energy moved meanwhile",)
+    busy_cpus = (after.busy_s - before.busy_s) / elapsed_s if before and after else 0.0
+    warnings = (
+        f"--idle-power: the machine did not idle ({busy_cpus:.1f} CPUs were busy): what was "
+        "measured is too much, and energy above it too little"
+    )
+    settings = idle_settings(f"measured for {seconds:g} s before the first phase", watts_by_domain)
+    return settings, (warnings,) if busy_cpus > _BUSY_CPUS else ()

@@ -21,7 +21,14 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import ModelData, ModelRequest, observe
 from rater.lab.models.quantities import PredictorKind, effort_named
-from rater.lab.trace.costs import Loads, mean_costs, mean_walk_ns, misses_ns, page_costs
+from rater.lab.trace.costs import (
+    Loads,
+    costs_beside_runs,
+    mean_costs,
+    mean_walk_ns,
+    misses_ns,
+    page_costs,
+)
 from rater.lab.trace.pages import checked
 from rater.lab.trace.ranking import (
     benefits,
@@ -34,11 +41,14 @@ from rater.lab.trace.ranking import (
     rank_mappings,
     working_set,
 )
+from rater.lab.trace.show import check_parts
+from rater.lab.trace.store import StoredTrace
 from rater.lab.trace.tlb import CheckTimes, WalkGap, WalkOrder, mapping_layout, mapping_name
 from rater.plan.tlb import parse_tlb
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
-from tests.support.counted_runs import counted_run
+from rater.show.screen.document import Line
+from tests.support.counted_runs import SKX_TABLE, counted_run
 from tests.support.traces import COSTS, HUGE, SMALL, TLB, a_trace
 
 X = np.linspace(0, 100, 9)
@@ -136,6 +146,21 @@ def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
     assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
     assert [layout.x for layout in data.layouts] == [0, 200, 400]
     assert [layout.y for layout in data.layouts] == pytest.approx([2000, 2200, 2400])
+
+
+def test_estimated_walks_are_x_where_walks_are_asked_for_and_said_to_be_estimates() -> None:
+    estimate = '\n[estimates]\ntranslation = { misses = "llc_miss", inside = "dram" }\n'
+    [(name, text)] = SKX_TABLE
+    settings = ((name, text + estimate), ("rater.tlb_miss_cycles", "10"))
+    every = [
+        replace(
+            one, runs=tuple(PointRun(replace(it.run, settings=settings), None) for it in one.runs)
+        )
+        for one in points("numa")
+    ]
+    data = observed(every, ModelRequest(explaining=PredictorKind.WALKS))
+    assert data.x.source == "estimated: misses x what one costs on this machine"
+    assert [layout.x for layout in data.layouts] == pytest.approx([200.0] * 3)  # 20 misses each
 
 
 def test_without_counted_walks_x_is_predicted_else_the_share_of_the_axis() -> None:
@@ -495,13 +520,61 @@ def test_a_check_of_user_time_predicts_no_page_faults() -> None:
     ranked = rank_mappings(a_trace(), COST)
     base, heap = (mapping_layout(mapping.mapping.sizes) for mapping in ranked[:2])
     cpu_s = {base: (1.0, 1.0), heap: (0.9, 0.9)}
-    by_cpu = checked(ranked, DEPENDENT, CheckTimes(cpu_s=cpu_s, user_s={}))
+    stored = StoredTrace(
+        number=1, trace=a_trace(), costs=COSTS, checks=CheckTimes(cpu_s=cpu_s, user_s={})
+    )
+    by_cpu = checked(stored, ranked, DEPENDENT)
     user_s = {base: (0.8, 0.8), heap: (0.75, 0.75)}
-    by_user = checked(ranked, DEPENDENT, CheckTimes(cpu_s=cpu_s, user_s=user_s))
+    by_user = checked(
+        replace(stored, checks=CheckTimes(cpu_s=cpu_s, user_s=user_s)), ranked, DEPENDENT
+    )
     assert by_cpu is not None and by_user is not None
     assert by_cpu.best.predicted_s == pytest.approx(ranked[1].saved_ns(DEPENDENT) * 1e-9)
     assert by_user.best.predicted_s == pytest.approx(ranked[1].misses_saved_ns[DEPENDENT] * 1e-9)
     assert by_user.best.saved_s == pytest.approx(0.05)
+
+
+def test_a_prediction_lies_between_loads_that_wait_for_none_and_for_all_and_between_costs() -> None:
+    # After the runs a dependent load costs twice as much as before, an independent one half.
+    later = COSTS | {
+        "loads": [
+            it
+            | {"dependent_small_ns": 2 * it["dependent_small_ns"] - 10.0}
+            | {"independent_small_ns": 1.0 + it["independent_small_ns"] / 2}
+            for it in LOADS
+        ]
+    }
+    trace = a_trace()
+    base, heap, *_ = (mapping_layout(mapping.sizes) for mapping in trace.mappings)
+    stored = StoredTrace(
+        number=1,
+        trace=trace,
+        costs=costs_beside_runs(COSTS, later),
+        checks=CheckTimes(cpu_s={base: (1.0,), heap: (0.9,)}, user_s={}),
+    )
+    ranked = rank_mappings(trace, page_costs(stored.costs, parse_tlb(TLB)))
+    check = checked(stored, ranked, Loads.BETWEEN)
+    assert check is not None
+    # 990 L1 misses and 400 walks of 29.68667 ns (dependent, before), 495,800 ns less of faults.
+    misses_ns = 990 * 4.0 + 400 * (20.0 + 20.0 * 0.484333)
+    assert check.best.most_s == pytest.approx((2 * misses_ns + 495_800) * 1e-9)
+    assert check.best.least_s == pytest.approx((misses_ns / 8 + 495_800) * 1e-9)
+    # The prediction is the geometric mean of the mean costs. Before the runs that was half of what
+    # a dependent load costs; the mean is sqrt(1.5 x .75) of it, which makes 8.4 us of misses.
+    [line, *_] = [part for part in check_parts(check) if isinstance(part, Line)]
+    assert line.text == (
+        "heap:2M;mmap:4k;static:4k: predicted to save 0.504 ms (0.498 to 0.527, as loads wait for "
+        "each other), measured 100.0 ms: ratio 0.01"
+    )
+
+
+def test_a_walk_of_a_page_walked_long_ago_costs_what_it_does_with_more_lines_a_page() -> None:
+    # 44 ns at 4096 pages of a line each; with four lines of each 64 ns: 2^14 lines.
+    with_lines = {"pages": 4096, "lines": 4, "huge_bytes": 4096 * SMALL}
+    more = with_lines | {"dependent_small_ns": 74.0, "dependent_huge_ns": 10.0}
+    costs = page_costs(COSTS | {"loads": [*LOADS, more]}, parse_tlb(TLB))
+    walks = [costs.walk_ns(1 << lines, DEPENDENT) for lines in (12, 13, 14, 30)]
+    assert walks == [40.0, 50.0, 60.0, 60.0]
 
 
 def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:

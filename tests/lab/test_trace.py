@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
+from rater.lab.trace.machine import miss_cycles
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
 from rater.lab.trace.tlb import CheckTimes, PageTrace, WalkGap, WalkOrder
 from rater.lab.trace.tracer import (
@@ -24,15 +25,20 @@ from rater.lab.trace.tracer import (
     TraceRun,
     build_tools,
     find_valgrind,
+    machine_costs,
     native_program,
     read_trace,
     run_traced,
 )
+from rater.plan.counter_choice import choose_groups
+from rater.plan.counter_tables import Processor
+from rater.plan.tlb import parse_tlb
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
 from rater.store.store import Store
 from rater.system.errors import InputError, RunError
-from tests.support.traces import COSTS, a_trace
+from rater.workflow.counters import counter_settings
+from tests.support.traces import COSTS, TLB, a_trace
 
 
 @pytest.fixture(scope="session")
@@ -534,3 +540,26 @@ def test_a_trace_is_found_by_number_by_last_and_by_the_start_of_its_uuid(store: 
     for word in ("3", "last~2", "zzzz"):
         with pytest.raises(InputError, match="no such trace"):
             find_trace(store, word)
+
+
+def test_costs_are_read_whole_however_many_there_are_and_kept_for_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = COSTS | {"unread": ["of a later rater"] * 1000}  # 20 kB: longer than what people see
+    program = tmp_path / "cost"
+    program.write_text(f"#!/bin/sh\ncat <<end\n{json.dumps(many)}\nend\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("rater.lab.trace.tracer.native_program", lambda *_: program)
+    monkeypatch.setattr("rater.lab.trace.machine.machine_tlb", lambda: (parse_tlb(TLB), ()))
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path))
+    choice = choose_groups("cpi", Processor(name="", vendor="AuthenticAMD", family=26, model=2))
+    names = [name for name, _ in counter_settings(choice)]
+    assert (miss_cycles(), names) == (None, ["rater.counters.amd-zen5"])  # nobody measured it
+    assert machine_costs(tmp_path) == many
+    # An L1 miss of 2 ns and a walk of 2048 pages (4 x 512 entries), the mean of sqrt(24 x 6) - 2
+    # at 1024 and sqrt(44 x 11) - 2 at 4096: 17 ns of half a nanosecond a cycle.
+    assert miss_cycles() == pytest.approx(34.0)
+    assert dict(counter_settings(choice))["rater.tlb_miss_cycles"] == "34"
+    # Intel's tables count the time of walks: nothing is to be estimated.
+    intel = choose_groups("cpi", Processor(name="", vendor="GenuineIntel", family=6, model=207))
+    assert [name for name, _ in counter_settings(intel)] == ["rater.counters.intel-spr"]

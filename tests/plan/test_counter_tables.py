@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.vendor_codes import KNOWN, stored, vendor_codes, with_codes
-from rater.analysis.results.counters import Rates, stack_of
+from rater.analysis.results.counters import ESTIMATED_WALKS, Rates, metrics_of, stack_of
 from rater.plan.counter_choice import CounterChoice, choose_groups, refuse_few_iterations
 from rater.plan.counter_tables import (
     CYCLES,
@@ -466,3 +466,65 @@ def test_a_slot_that_early_n2_count_too_many_in_each_cycle_is_taken_off() -> Non
     assert parts[0] == pytest.approx(parts[1])
     assert parts[0]["front_end"] == pytest.approx(0.6)
     assert parts[0]["base"] == pytest.approx(1.0)
+
+
+# Of 2 cycles an instruction a tenth of a miss: at 5 cycles each half a cycle.
+ESTIMATED = {
+    "amd-zen2": ("other", {"retired_ops": 3.0, "queue_empty": 0.3, "dispatched": 3.0}),
+    "amd-zen3": ("other", {"retired_ops": 3.0, "queue_empty": 0.3, "dispatched": 3.0}),
+    "amd-zen4": (
+        "memory",
+        {"retired_ops": 3.0, "no_ops": 0.6, "dispatched": 3.0, "smt": 0.0, "backend": 6.0}
+        | {"load_not_complete": 0.7, "not_complete": 1.0},
+    ),
+    "amd-zen5": (
+        "back_end",
+        {"retired_ops": 3.0, "no_ops": 0.8, "dispatched": 3.0, "smt": 0.0, "backend": 5.6},
+    ),
+    "arm-neoverse-n1": ("back_end", {"stall_frontend": 0.3, "stall_backend": 0.7}),
+    "arm-neoverse-n2": ("memory", {"slot_frontend": 1.5, "slot_backend": 5.0, "stall_slot": 6.5}),
+    "arm-neoverse-v1": ("memory", {"slot_frontend": 2.4, "slot_backend": 8.0, "stall_slot": 10.4}),
+    "arm-neoverse-v2": ("memory", {"slot_frontend": 2.4, "slot_backend": 8.0, "stall_slot": 10.4}),
+}
+SLOTS = {"op_retired": 1.0, "op_spec": 1.0, "backend_mem": 0.7, "stall_backend": 1.0}
+
+
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_translation_is_misses_x_what_one_costs_taken_off_the_part_it_lies_in(name: str) -> None:
+    inside, events = ESTIMATED[name]
+    misses = {"dtlb_miss": 0.1, "dtlb_walk": 0.1}
+    common = SLOTS if "slot_frontend" in events else {}
+    rates = Rates(common | events | misses | {"cycles": 2.0, "instructions": 1.0}, 1.0, None)
+    table = load_table(name)
+
+    def parts(miss_cycles: float | None) -> dict[str, float]:
+        stack = stack_of(table, rates, miss_cycles)
+        assert sum(part.cycles for part in stack.parts) == pytest.approx(2.0)
+        assert (stack.missing, len(stack.estimated) + len(stack.not_estimated)) == ((), 1)
+        assert stack.estimated == (() if miss_cycles is None else ("translation",))
+        return {part.name: part.cycles for part in stack.parts}
+
+    unknown, known = parts(None), parts(5.0)
+    assert unknown[inside] == pytest.approx(1.2 if inside == "other" else 0.7)
+    assert "translation" not in unknown  # and no 0
+    assert known["translation"] == pytest.approx(0.5)
+    assert known[inside] == pytest.approx(unknown[inside] - 0.5)
+    assert metrics_of(table, rates, 5.0)[ESTIMATED_WALKS] == pytest.approx(0.5)
+    assert ESTIMATED_WALKS not in metrics_of(table, rates)
+    # A miss cannot take more than the stalls that it lies in.
+    dear = parts(1000.0)
+    assert dear["translation"] == pytest.approx(unknown[inside])
+    assert dear[inside] == 0.0
+
+
+def test_misses_that_were_not_counted_estimate_nothing() -> None:
+    rates = Rates({"cycles": 2.0, "instructions": 1.0, "stall_backend": 0.7}, 1.0, None)
+    stack = stack_of(load_table("arm-neoverse-n1"), rates, 5.0)
+    assert (stack.missing, stack.estimated) == (("front_end",), ())
+    assert stack.not_estimated == ("translation",)
+
+
+def test_an_estimate_lies_in_a_part_of_its_stack() -> None:
+    text = load_table("amd-zen5").text.replace('inside = "back_end"', 'inside = "backend"')
+    with pytest.raises(InputError, match=r"no part 'backend'; did you mean back_end\?"):
+        parse_table(text, Path("mine.toml"))

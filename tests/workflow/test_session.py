@@ -452,8 +452,10 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     """20 J below the end of its range, the package's counter wraps around and goes on to 11 J."""
     stand(tree, "intel-rapl:0", RANGE_UJ - 20_000_000)
     copies = drawing(tree, 11_000_000, 5_500_000)
-    assert rater("run", "--quiet", "--copies", 2, *copies)[0] == 0
-    table = rater("show", "last")[1].splitlines()
+    assert rater("run", "--quiet", "--copies", 2, "--idle-power", "20W", *copies)[0] == 0
+    shown = rater("show", "last")[1]
+    assert "J above idle: idle power was given: 20 W" in shown
+    table = shown.splitlines()
     place = next(number for number, line in enumerate(table) if line.startswith("energy"))
     assert table[place + 2].split()[:4] == ["sh", "1", "35.5", "17.8"]
     energy = json.loads(rater("show", "last", "--json")[1])["energy"]
@@ -461,6 +463,8 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     (phase,) = energy["phases"]
     assert phase["joules_per_copy"] == 17.75
     assert phase["watts"] == pytest.approx(35.5 / phase["elapsed_s"])
+    assert phase["above_idle_joules"] == pytest.approx(35.5 - 20 * phase["elapsed_s"])
+    assert (energy["idle_power"], phase["idle_watts"]) == ("given: 20 W", 20.0)
     assert phase["domains"]["package-0"] == 31
     assert phase["domains"]["package-0-dram"] == 4.5
     exported = json.loads(rater("export", "last", "--format", "json")[1])
@@ -470,7 +474,7 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     file.write_text(file.read_text().replace(store.load(1).head.uuid, "another"))
     assert rater("import", file)[0] == 0
     (imported,) = json.loads(rater("show", "last", "--json")[1])["energy"]["phases"]
-    assert imported == phase
+    assert imported == phase | {"idle_watts": None, "above_idle_joules": None}
     slowest = json.loads(rater("show", 1, "--copies", "--json")[1])["copy_times"]["slowest"]
     assert sum(it["joules_estimate"] for it in slowest) == pytest.approx(35.5)
     assert not any("energy" in note for note in store.load(1).notes)

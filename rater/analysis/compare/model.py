@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.results.copies import Point, PointRun, counts_of
-from rater.analysis.results.counters import OTHER
 from rater.analysis.results.measure import MetricMeasure
 from rater.analysis.results.rates import RunRates
 from rater.analysis.stats.intervals import CONFIDENCE, Decision, RatioInterval
+from rater.plan.counter_tables import OTHER
 
 # -- In which order the compared runs were made, and in which sessions -----------------------------
 

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from rater.plan.counter_tables import (
     CYCLES,
     INSTRUCTIONS,
+    MISS_CYCLES,
+    OTHER,
     CounterTable,
     Formula,
     counter_tables,
@@ -31,8 +33,10 @@ from rater.text.values import group_by_key
 # Every count is divided by the instructions of its own run, so that groups which were counted in
 # different iterations go together (Korn and Chang count 19 groups in as many runs).
 
+_MOST_CYCLES = 1e6  # of a miss
 TRANSLATION = "translation"  # the part of a CPI that page walks take
-OTHER = "other"  # the part of a CPI that no event accounts for
+# Cycles of page walks where no event counts them: misses x what one costs.
+ESTIMATED_WALKS = "estimated_walk_cycles"
 
 
 class StackPart(Struct, frozen=True):
@@ -42,12 +46,14 @@ class StackPart(Struct, frozen=True):
     cycles: float  # per instruction
 
 
-class CpiStack(Struct, frozen=True):
+class CpiStack(Struct, frozen=True, kw_only=True):
     """Where the cycles of an instruction go; the parts add up to the CPI."""
 
     parts: tuple[StackPart, ...]  # bottom to top, `other` last
     excess: float  # share of the CPI that the parts were too large together, and were scaled by
     missing: tuple[str, ...]  # parts whose events were not counted: in `other`
+    estimated: tuple[str, ...] = ()  # parts that are misses x what one costs, and no count
+    not_estimated: tuple[str, ...] = ()  # parts that would be, had somebody measured that cost
 
 
 class Rates(Struct, frozen=True):
@@ -131,8 +137,16 @@ def _group_sums(
     return values
 
 
-def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
-    """Return the parts of the CPI; they add up to it.
+def miss_cycles_of(run: StoredRun) -> float | None:
+    """Return what a TLB miss cost on the machine of a run, in cycles; None: nobody measured it."""
+    with suppress(KeyError, ValueError):
+        cycles = float(dict(run.settings)[MISS_CYCLES])
+        return cycles if 0 < cycles < _MOST_CYCLES else None
+    return None
+
+
+def stack_of(table: CounterTable, rates: Rates, miss_cycles: float | None = None) -> CpiStack:
+    """Return the parts of the CPI; they add up to it. `miss_cycles`: what a TLB miss costs.
 
     What no event accounts for is `other`. Parts are counted by different means: where together they
     are more than the CPI each is scaled, and `excess` says by how much.
@@ -140,7 +154,7 @@ def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
     parts: list[StackPart] = []
     missing = []
     for name, formula in table.stack:
-        if formula.names <= rates.by_event.keys():
+        if _counted(formula, rates):
             parts.append(StackPart(name, max(0.0, _value(formula, rates) or 0.0)))
         else:
             missing.append(name)
@@ -152,17 +166,54 @@ def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
         parts = [StackPart(part.name, part.cycles * scale) for part in parts]
         total = fsum(part.cycles for part in parts)
     rest = StackPart(OTHER, max(0.0, rates.cpi - total))
-    return CpiStack((*parts, rest), excess, tuple(missing))
+    measured = CpiStack(parts=(*parts, rest), excess=excess, missing=tuple(missing))
+    return _with_estimates(measured, table, rates, miss_cycles)
 
 
-def metrics_of(table: CounterTable, rates: Rates) -> dict[str, float]:
+def _with_estimates(
+    stack: CpiStack, table: CounterTable, rates: Rates, miss_cycles: float | None
+) -> CpiStack:
+    """Take estimated parts off those that they lie in, of which they are all at most."""
+    parts = list(stack.parts)
+    estimated, not_estimated = [], []
+    for estimate in table.estimates:
+        misses = _value(estimate.misses, rates) if _counted(estimate.misses, rates) else None
+        place = next((place for place, it in enumerate(parts) if it.name == estimate.inside), None)
+        if misses is None or miss_cycles is None or place is None:
+            not_estimated.append(estimate.name)
+            continue
+        whole = parts[place]
+        cycles = min(misses * miss_cycles, whole.cycles)
+        rest = StackPart(whole.name, whole.cycles - cycles)
+        parts[place : place + 1] = StackPart(estimate.name, cycles), rest
+        estimated.append(estimate.name)
+    return replace(
+        stack,
+        parts=tuple(parts),
+        estimated=tuple(estimated),
+        not_estimated=tuple(not_estimated),
+    )
+
+
+def _counted(formula: Formula, rates: Rates) -> bool:
+    return formula.names <= rates.by_event.keys()
+
+
+def metrics_of(
+    table: CounterTable, rates: Rates, miss_cycles: float | None = None
+) -> dict[str, float]:
     """Return the metrics of a table that were counted, by name; shares of nothing are left out."""
     metrics = {}
     for name, formula in table.metrics:
-        if formula.names <= rates.by_event.keys():
+        if _counted(formula, rates):
             value = _value(formula, rates)
             if value is not None:
                 metrics[name] = value
+    for estimate in table.estimates:
+        if estimate.name == TRANSLATION and miss_cycles and _counted(estimate.misses, rates):
+            misses = _value(estimate.misses, rates)
+            if misses is not None:
+                metrics[ESTIMATED_WALKS] = misses * miss_cycles
     return metrics
 
 
@@ -219,6 +270,7 @@ class BenchmarkCounts(Struct, frozen=True, kw_only=True):
     stack: CpiStack | None
     metrics: tuple[tuple[str, float], ...]
     cpus: tuple[CpuCounts, ...] = ()  # of copies that were bound; ascending
+    miss_cycles: float | None = None  # that a TLB miss cost there, measured; None: not known
 
 
 class RunCounts(Struct, frozen=True):
@@ -238,8 +290,11 @@ def run_counts(run: StoredRun) -> RunCounts:
     for copy in run.copies:
         if copy.counts and copy.counted and copy.status is CopyStatus.OK:
             by_benchmark[copy.benchmark, copy.tune].append(copy)
+    miss_cycles = miss_cycles_of(run)
     benchmarks = [
-        _count_benchmark(name, tune, kind, _keep_kind(copies, kind), tables.get(kind[0]))
+        _count_benchmark(
+            (name, tune), kind, _keep_kind(copies, kind), tables.get(kind[0]), miss_cycles
+        )
         for (name, tune), copies in by_benchmark.items()
         for kind in dict.fromkeys(_kind(count) for copy in copies for count in copy.counts)
     ]
@@ -268,13 +323,13 @@ def _keep_kind(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
 
 
 def _count_benchmark(
-    benchmark: str,
-    tune: str | None,
+    key: tuple[str, str | None],
     kind: _Kind,
     copies: Sequence[CopyEnded],
     parsed_table: CounterTable | None,
+    miss_cycles: float | None,
 ) -> BenchmarkCounts:
-    table, user_only = kind
+    (benchmark, tune), (table, user_only) = key, kind
     rates = rates_of(copies, table)
     iterations: defaultdict[int, list[CopyEnded]] = defaultdict(list)
     for copy in copies:
@@ -290,16 +345,26 @@ def _count_benchmark(
         groups=tuple(_groups(copies)),
         rates=rates,
         cpi_spread=spread([iteration.cpi for iteration in iteration_rates]),
-        stack=stack_of(parsed_table, rates)
+        stack=stack_of(parsed_table, rates, miss_cycles)
         if parsed_table and parsed_table.stack and rates
         else None,
-        metrics=tuple(metrics_of(parsed_table, rates).items()) if parsed_table and rates else (),
-        cpus=tuple(_cpus(copies, table, parsed_table)),
+        metrics=_metrics(parsed_table, rates, miss_cycles),
+        miss_cycles=miss_cycles,
+        cpus=tuple(_cpus(copies, table, parsed_table, miss_cycles)),
     )
 
 
+def _metrics(
+    table: CounterTable | None, rates: Rates | None, miss_cycles: float | None
+) -> tuple[tuple[str, float], ...]:
+    return tuple(metrics_of(table, rates, miss_cycles).items()) if table and rates else ()
+
+
 def _cpus(
-    copies: Sequence[CopyEnded], table: str, parsed_table: CounterTable | None
+    copies: Sequence[CopyEnded],
+    table: str,
+    parsed_table: CounterTable | None,
+    miss_cycles: float | None,
 ) -> Iterator[CpuCounts]:
     """Yield the rates of the copies of each CPU, as `trapstat` has them."""
     by_cpu = group_by_key((copy.cpu, copy) for copy in copies if copy.cpu is not None)
@@ -309,7 +374,8 @@ def _cpus(
             continue
         parts: dict[str, float] = {}
         if parsed_table is not None and parsed_table.stack:
-            parts = {part.name: part.cycles for part in stack_of(parsed_table, rates).parts}
+            stack = stack_of(parsed_table, rates, miss_cycles)
+            parts = {part.name: part.cycles for part in stack.parts}
         walks = parts.get(TRANSLATION)
         yield CpuCounts(
             cpu=cpu,
@@ -317,7 +383,7 @@ def _cpus(
             runs=len(on_cpu),
             cpi=rates.cpi,
             translation=walks / rates.cpi if walks is not None and rates.cpi else None,
-            metrics=tuple(metrics_of(parsed_table, rates).items()) if parsed_table else (),
+            metrics=_metrics(parsed_table, rates, miss_cycles),
         )
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rater.analysis.results.result import Missing, PhaseEnergy, stored_request, why_failed
 from rater.analysis.results.steady import is_steady, share_inside
+from rater.plan.idle_power import GIVEN, idle_watts
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredRun, is_good
@@ -158,7 +159,23 @@ def _phase_energy(
         packages=tuple((package, joules_by_package[package]) for package in packages),
         copy_runs=len(copies),
         reason=reason,
+        idle_w=_idle_w(idle_watts(run.settings), packages),
     )
+
+
+def _idle_w(watts_by_domain: Mapping[str, float], packages: Sequence[int | None]) -> float | None:
+    """Return what packages draw while they idle; None: of one of them it is not known."""
+    if GIVEN in watts_by_domain:
+        return watts_by_domain[GIVEN]
+    watts_by_package: defaultdict[int | None, float] = defaultdict(float)
+    for name, watts in watts_by_domain.items():
+        if match := _WHOLE.fullmatch(name):
+            watts_by_package[int(match[1])] += watts
+        elif name == _PSYS:
+            watts_by_package[None] = watts
+    if not packages or not all(package in watts_by_package for package in packages):
+        return None
+    return sum(watts_by_package[package] for package in packages)
 
 
 def _describe_sharing(run: StoredRun, packages: Sequence[int | None]) -> str | None:

@@ -72,6 +72,7 @@ class PhaseEnergy(Struct, frozen=True, kw_only=True):
     packages: tuple[tuple[int | None, float], ...]  # joules of those with copies; None: of all
     copy_runs: int  # that ended in the phase
     reason: str | None
+    idle_w: float | None = None  # that these packages draw while they idle; None: not known
 
     @property
     def joules(self) -> float | None:
@@ -82,6 +83,18 @@ class PhaseEnergy(Struct, frozen=True, kw_only=True):
     def watts(self) -> float | None:
         """Mean power between the readings."""
         return None if self.joules is None else self.joules / self.elapsed_s
+
+    @property
+    def above_idle_j(self) -> float | None:
+        """The energy above the idle power of these packages; None: that is not known.
+
+        It is not known either where they drew less: something else ran while idle power was
+        measured.
+        """
+        if self.joules is None or self.idle_w is None:
+            return None
+        above_j = self.joules - self.idle_w * self.elapsed_s
+        return above_j if above_j >= 0 else None
 
     @property
     def energy_delay_js(self) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from rater.analysis.results.copies import Point, PointRun
-from rater.analysis.results.counters import BenchmarkCounts, run_counts
+from rater.analysis.results.counters import ESTIMATED_WALKS, BenchmarkCounts, run_counts
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.lab.models.quantities import (
@@ -158,6 +158,18 @@ def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
     )
 
 
+_WALK_CYCLES, _BY_HARDWARE = "page-walk cycles of a copy", "counted by the hardware"
+_COUNTED = (
+    (WALKS, Quantity(WALKS, _WALK_CYCLES, "", _BY_HARDWARE)),
+    (MISSES, Quantity(MISSES, "TLB misses of a copy", "", _BY_HARDWARE)),
+    # No better than the misses, which come first.
+    (
+        ESTIMATED_WALKS,
+        Quantity(WALKS, _WALK_CYCLES, "", "estimated: misses x what one costs on this machine"),
+    ),
+)
+
+
 class _Predictor(Struct, frozen=True):
     """A quantity that can stand as x, and its values."""
 
@@ -260,11 +272,10 @@ class _Observing(Struct, frozen=True, kw_only=True):
         self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
     ) -> Iterator[_Predictor]:
         """Yield what can stand as x, the best first: counted, predicted, proved, the axis."""
-        for kind, name in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
-            quantity = Quantity(kind, name, "", "counted by the hardware")
+        for feature, quantity in _COUNTED:
             yield _Predictor(
                 quantity,
-                {label: counted[kind] for label, counted in features.items() if kind in counted},
+                {label: found[feature] for label, found in features.items() if feature in found},
             )
         if self.axis is None or self.axis.name == PAGES:
             yield from self._predicted_misses(key, points)
@@ -321,9 +332,8 @@ _MISSING_X: dict[PredictorKind | None, str] = {
 
 def _medians(feature_sets: Iterable[Mapping[str, float]]) -> dict[str, float]:
     values = group_by_key((name, value) for each in feature_sets for name, value in each.items())
-    return {
-        name: statistics.median(values[name]) for name in (WALKS, MISSES, HITS) if name in values
-    }
+    names = (WALKS, MISSES, HITS, ESTIMATED_WALKS)
+    return {name: statistics.median(values[name]) for name in names if name in values}
 
 
 def _by_block(efforts: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from rater.analysis.results.copies import Point
-from rater.analysis.results.counters import BenchmarkCounts
+from rater.analysis.results.counters import ESTIMATED_WALKS, BenchmarkCounts
 from rater.analysis.results.rates import Key
 from rater.analysis.results.result import Result
 from rater.lab.layout.layout import PageShare, parse_pages
@@ -136,7 +136,8 @@ def huge_share(run: StoredRun, key: Key) -> float | None:
 def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
     """Return what the counters say of address translation in a copy's run: walks, misses, hits.
 
-    Walks are cycles in which a page walk was active; those of them that the table has.
+    Walks are cycles in which a page walk was active; those of them that the table has. Where no
+    event counts them they may be estimated, by a name of their own.
     """
     rates = counts.rates
     if rates is None:
@@ -145,6 +146,8 @@ def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
     features = {}
     if _WALK_METRIC in metrics:
         features[WALKS] = metrics[_WALK_METRIC] * rates.instructions
+    if ESTIMATED_WALKS in metrics:
+        features[ESTIMATED_WALKS] = metrics[ESTIMATED_WALKS] * rates.instructions
     for name, choices in ((MISSES, _MISS_EVENTS), (HITS, _HIT_EVENTS)):
         value = _first(rates.by_event, choices)
         if value is not None:

@@ -28,6 +28,7 @@ _LINE_BYTES = 64
 _COSTS_SURE = (
     2.0  # times the entries of the last level: from here on every access of a cycle misses
 )
+_FOOTPRINT = 4  # times these entries: what misses of a program are taken to be of that counted them
 _NEAR = 0.75  # of them: up to here none of the last level
 
 
@@ -39,13 +40,19 @@ class Loads(StrEnum):
     BETWEEN = "between"  # the geometric mean of the two
 
 
-class MissPoint(Struct, frozen=True):
+class MissPoint(Struct, frozen=True, kw_only=True):
     """One access to one of so many pages in turn: in base pages less in huge ones, in ns."""
 
     pages: int
+    lines_a_page: int = 1  # that are read at each access
     dependent_ns: float
     independent_ns: float
     store_ns: float
+
+    @property
+    def lines(self) -> int:
+        """How many lines the caches take in until a page is accessed again."""
+        return self.pages * self.lines_a_page
 
     def base_page_cost_ns(self, loads: Loads | None) -> float:
         """Return what base pages cost a load more, None: a store; 0 where that is noise."""
@@ -73,7 +80,7 @@ class StreamPoint(Struct, frozen=True):
 class PageCosts(Struct, frozen=True, kw_only=True):
     """What was measured on a machine."""
 
-    points: tuple[MissPoint, ...]  # pages in random order; by pages, ascending
+    points: tuple[MissPoint, ...]  # pages in random order; by lines, ascending
     # The same with eight neighbours one after the other; () of an older rater.
     near_points: tuple[MissPoint, ...] = ()
     stream_points: tuple[StreamPoint, ...] = ()  # by pages, ascending; () of an older rater
@@ -91,18 +98,18 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         within = [
             point.base_page_cost_ns(loads)
             for point in self.points
-            if first * _COSTS_SURE <= point.pages <= last * _NEAR
+            if first * _COSTS_SURE <= point.pages <= last * _NEAR and point.lines_a_page == 1
         ]
         return statistics.median(within) if within else 0.0
 
-    def walk_ns(self, pages: int, loads: Loads | None, *, near: bool = False) -> float:
-        """Return what a walk of the page table costs where so many base pages are walked in turn.
+    def walk_ns(self, lines: int, loads: Loads | None, *, near: bool = False) -> float:
+        """Return what the walk of a page costs that was walked so many lines of data ago.
 
         None: the walk of a store, which a buffer takes while the program goes on. `near`: a line
         of the page table serves eight walks.
-        The table of a larger footprint lies in larger, slower caches, so that a walk never gets
-        cheaper with it. Between footprints by the logarithm of pages. Of a walk alone: what the
-        miss of the first level costs is taken off.
+        After more lines the page's part of the table lies in larger, slower caches, so that a walk
+        never gets cheaper. Between those measured by the logarithm of lines. Of a walk alone: what
+        the miss of the first level costs is taken off.
         """
         _, last = self.tlb.entries(BASE_PAGE)
         points = (near and self.near_points) or self.points
@@ -112,9 +119,19 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         if not beyond:
             return 0.0
         smooth_ns = _ascending([beyond_point.base_page_cost_ns(loads) for beyond_point in beyond])
-        log_pages = [math.log2(beyond_point.pages) for beyond_point in beyond]
-        walk_ns = float(np.interp(math.log2(max(1, pages)), log_pages, smooth_ns))
+        log_lines = [math.log2(beyond_point.lines) for beyond_point in beyond]
+        walk_ns = float(np.interp(math.log2(max(1, lines)), log_lines, smooth_ns))
         return max(0.0, walk_ns - self.l1_miss_ns(loads))
+
+    def miss_cycles(self, loads: Loads = Loads.BETWEEN) -> float | None:
+        """Return what a miss of the last level costs; None: large pages were not had.
+
+        Of pages in random order, four times as many as its entries.
+        """
+        if not self.points:
+            return None
+        pages = _FOOTPRINT * self.tlb.entries(BASE_PAGE)[1]
+        return (self.l1_miss_ns(loads) + self.walk_ns(pages, loads)) / self.cycle_ns
 
     def stream_ns(self, lines: int, loads: Loads | None) -> float:
         """Return what a base page of a stream costs, of so many lines in all; None: of stores.
@@ -206,7 +223,11 @@ def _miss_point(load_point: Mapping[str, Any], order: str) -> MissPoint:
         return float(small_ns - huge_ns)
 
     return MissPoint(
-        load_point["pages"], more_ns("dependent"), more_ns("independent"), more_ns("store")
+        pages=load_point["pages"],
+        lines_a_page=load_point.get("lines", 1),
+        dependent_ns=more_ns("dependent"),
+        independent_ns=more_ns("independent"),
+        store_ns=more_ns("store"),
     )
 
 
@@ -226,6 +247,19 @@ def mean_costs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return statistics.fmean(values)
 
     return {name: mean([document[name] for document in documents]) for name in first}
+
+
+_MEASURED = "measured"  # in a document of mean costs: those that it is the mean of
+
+
+def costs_beside_runs(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what costs were before and after runs: their mean, and both."""
+    return mean_costs([before, after]) | {_MEASURED: [before, after]}
+
+
+def each_page_costs(document: Mapping[str, Any], tlb: Tlb) -> list[PageCosts]:
+    """Return the costs of each time they were measured: once, or before and after runs."""
+    return [page_costs(measured, tlb) for measured in document.get(_MEASURED) or [document]]
 
 
 # -- What the misses of a mapping cost -------------------------------------------------------------
@@ -254,11 +288,12 @@ def _base_walks_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loa
     """Return what the walks for base pages cost, each by how long ago its page was walked.
 
     Caches that took in many lines of data since then have lost its part of the page table. The
-    benchmark of `cost.c` walks each of its pages once in turn and touches one line of each, so that
-    its footprint is the number of lines. Where one page follows another nearby, as in a loop over a
-    column, addresses come from arithmetic: such loads wait for no other unless all are taken to. A
-    walk that is alone overlaps with no other, so that all of it counts; one that is also near is of
-    a stream. Without gaps (a sample, an older rater) all cost as at the program's footprint.
+    benchmark of `cost.c` walks each of its pages once in turn and touches one line or more of each,
+    so that it has the same number of lines in between. Where one page follows another nearby, as
+    in a loop over a column, addresses come from arithmetic: such loads wait for no other unless all
+    are taken to. A walk that is alone overlaps with no other, so that all of it counts; one that is
+    also near is of a stream. Without gaps (a sample, an older rater) all cost as at the program's
+    footprint.
     """
     if not mapping.gaps:
         touched_pages = sum(trace.of_size(BASE_PAGE).pages)

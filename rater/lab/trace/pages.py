@@ -14,13 +14,20 @@ from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
 from rater.lab.layout.prepare import program_problems
-from rater.lab.trace.costs import Loads, mean_costs, page_costs
+from rater.lab.trace.costs import (
+    Loads,
+    costs_beside_runs,
+    each_page_costs,
+    page_costs,
+)
+from rater.lab.trace.machine import machine_tlb
 from rater.lab.trace.ranking import (
     BenefitCheck,
     RankedMapping,
     check_benefits,
     mappings_to_check,
     rank_mappings,
+    saved_ranges_ns,
 )
 from rater.lab.trace.show import (
     TraceView,
@@ -29,6 +36,7 @@ from rater.lab.trace.show import (
     reuse_svg,
     trace_parts,
 )
+from rater.lab.trace.show_costs import costs_document, costs_parts
 from rater.lab.trace.store import (
     StoredTrace,
     find_trace,
@@ -58,16 +66,13 @@ from rater.lab.trace.tracer import (
     run_to_end,
     run_traced,
 )
-from rater.plan.counter_tables import table_for
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
-from rater.plan.tlb import PAGE_SIZES, Tlb, parse_tlb, tlb_of_cpuid
+from rater.plan.tlb import PAGE_SIZES, Tlb, parse_tlb
 from rater.record.run import CopyStatus, Placement
 from rater.record.stored import StoredRun, wants_user_time
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import guard
-from rater.run.launcher.processor import cpuid_leaves
-from rater.run.observe.perf import this_processor
 from rater.run.programs.child_process import ChildEnded, Limits
 from rater.run.programs.compile import build, cache_root, find_command
 from rater.run.programs.inputs import ready_inputs
@@ -87,7 +92,6 @@ from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
 from rater.system.errors import InputError, RunError
-from rater.system.paths import sysroot
 from rater.system.process import print_error
 from rater.text.values import ending_text, to_dict
 from rater.workflow.arguments import (
@@ -134,6 +138,9 @@ def pages(output: Output, options: TraceOptions, listing: bool) -> int:
             heads = trace_heads(store)
         print_view(output, [to_dict(head) for head in heads], lambda _: heads_parts(heads))
         return 0
+    if options.measure and not (options.which or options.command or options.trace):
+        _measure_machine(output, options)
+        return 0
     if options.trace is not None:
         if options.which is not None or options.command is not None:
             raise InputError("--show names a trace that is there: leave the program out")
@@ -147,11 +154,19 @@ def pages(output: Output, options: TraceOptions, listing: bool) -> int:
     return 0
 
 
+def _measure_machine(output: Output, options: TraceOptions) -> None:
+    """Measure what misses cost here, for counters that tell misses and no time."""
+    tlb = parse_tlb(options.tlb) if options.tlb else machine_tlb()[0]
+    costs = page_costs(machine_costs(cache_root(), anew=True), tlb)
+    print_view(output, costs_document(costs), lambda _: costs_parts(costs))
+
+
 def _record_trace(output: Output, options: TraceOptions) -> StoredTrace:
     check_current_directory()
     sizes = parse_page_sizes(options.sizes)
     cache, limits = cache_root(), Limits(options.timeout, _OUTPUT_LIMIT_BYTES)
-    tlb, tlb_notes = _tlb_of(options)
+    # Before anything is built.
+    tlb, tlb_notes = (parse_tlb(options.tlb), ()) if options.tlb else machine_tlb()
     tools = build_tools(find_valgrind(), cache)
     with open_store(default_path(output.db)) as store:  # what cannot be stored is not traced
         with guard(str(uuid4()), 1):
@@ -166,30 +181,6 @@ def _record_trace(output: Output, options: TraceOptions) -> StoredTrace:
         return load_trace(store, number)
 
 
-def _tlb_of(options: TraceOptions) -> tuple[Tlb, tuple[str, ...]]:
-    """Return the TLB that is modelled, before anything is built, and what there is to say of it.
-
-    That of `--tlb`, else of CPUID, else the usual one of the processor's family, which is assumed.
-    Raises `InputError` where none of them is known.
-    """
-    if options.tlb:
-        return parse_tlb(options.tlb), ()
-    leaves, _ = cpuid_leaves()
-    if (own_tlb := tlb_of_cpuid(leaves)) is not None:
-        return own_tlb, ()
-    table = table_for(this_processor(sysroot()))
-    if table is None or table.tlb is None:
-        raise InputError(
-            "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
-            "(entries x ways of each level)"
-        )
-    note = (
-        f"the TLB is assumed: this processor does not tell its own, and those of its family "
-        f"({table.name}) have {table.tlb} as a rule; --tlb names another"
-    )
-    return table.tlb, (note,)
-
-
 def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
     loads = Loads(options.loads)
     if options.check:
@@ -198,7 +189,7 @@ def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: P
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
     ranked = rank_mappings(trace, costs)
-    check = checked(ranked, loads, stored.checks)
+    check = checked(stored, ranked, loads)
     view = TraceView(
         number=stored.number,
         trace=trace,
@@ -474,7 +465,7 @@ def run_check(output: Output, trace_options: TraceOptions, stored: StoredTrace) 
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
     checked_trace = replace(
         stored,
-        costs=mean_costs([before, costs_beside(cache_root(), touched_bytes)]),
+        costs=costs_beside_runs(before, costs_beside(cache_root(), touched_bytes)),
         checks=_check_times({layout: runs_by_layout[layout] for layout in layouts}),
     )
     with open_existing_store(output) as store:
@@ -496,12 +487,13 @@ def _check_times(runs_by_layout: Mapping[str, Sequence[StoredRun]]) -> CheckTime
 
 
 def checked(
-    ranked: Sequence[RankedMapping], loads: Loads, times: CheckTimes
+    stored: StoredTrace, ranked: Sequence[RankedMapping], loads: Loads
 ) -> BenefitCheck | None:
     """Return times of runs against the prediction; None with fewer than two layouts that ran.
 
     User time has no page faults in it, and neither has the prediction then.
     """
+    times = stored.checks
     layouts = [mapping_layout(mapping.mapping.sizes) for mapping in ranked]
     times_s = times.times_s
     places = [place for place, layout in enumerate(layouts) if layout in times_s]
@@ -511,10 +503,13 @@ def checked(
         mapping.misses_saved_ns[loads] if times.of_user_time else mapping.saved_ns(loads)
         for mapping in ranked
     ]
+    every_costs = each_page_costs(stored.costs, parse_tlb(stored.trace.tlb))
+    ranges_ns = saved_ranges_ns(stored.trace, every_costs, faults=not times.of_user_time)
     return check_benefits(
         [layouts[place] for place in places],
         [saved_ns[place] for place in places],
         [times_s[layouts[place]] for place in places],
+        [ranges_ns[place] for place in places],
     )
 
 

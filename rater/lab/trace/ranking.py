@@ -179,6 +179,24 @@ def by_saving(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMappi
     return sorted(ranked, key=lambda mapping: (-mapping.saved_ns(loads), mapping.large_bytes))
 
 
+def saved_ranges_ns(
+    trace: PageTrace, every_costs: Sequence[PageCosts], *, faults: bool
+) -> list[tuple[float, float]]:
+    """Return between what each mapping saves, in the order of the trace.
+
+    However loads depend on each other, and by all costs that were measured. `faults`: those too.
+    """
+    saved_ns = [
+        [
+            mapping.saved_ns(loads) if faults else mapping.misses_saved_ns[loads]
+            for mapping in rank_mappings(trace, costs)
+        ]
+        for costs in every_costs
+        for loads in Loads
+    ]
+    return [(min(of_mapping), max(of_mapping)) for of_mapping in zip(*saved_ns, strict=True)]
+
+
 def benefits(ranked: Sequence[RankedMapping], loads: Loads) -> list[float]:
     """Return what each saves as a share of what the best one does; 0 where none saves."""
     best = max(mapping.saved_ns(loads) for mapping in ranked)
@@ -248,6 +266,8 @@ class CheckedMapping(Struct, frozen=True, kw_only=True):
     times_s: tuple[float, ...]
     median_s: float
     predicted_s: float  # that it saves
+    least_s: float | None = None  # if loads wait for each other as little as can be; None: not said
+    most_s: float | None = None  # or as much as can be, by the dearest costs that were measured
     saved_s: float  # as measured
     noise_s: float | None  # standard error of `saved_s`; None: one round tells none
     predicted: float  # benefit as a share of the largest
@@ -299,10 +319,14 @@ class BenefitCheck(Struct, frozen=True, kw_only=True):
 
 
 def check_benefits(
-    names: Sequence[str], saved_ns: Sequence[float], times_s: Sequence[Sequence[float]]
+    names: Sequence[str],
+    saved_ns: Sequence[float],
+    times_s: Sequence[Sequence[float]],
+    ranges_ns: Sequence[tuple[float, float]] | None = None,
 ) -> BenefitCheck:
     """Hold predicted savings of mappings, the base first, against times of runs by round.
 
+    `ranges_ns`: between what the prediction of each lies.
     A mapping saves the median over rounds of (base - it) in the same round, which slow drift of
     the machine hits alike; its noise is the spread of that over bootstrap samples of rounds.
     """
@@ -326,6 +350,8 @@ def check_benefits(
                 times_s=tuple(map(float, times[place])),
                 median_s=float(np.median(times[place])),
                 predicted_s=saved_ns[place] * 1e-9,
+                least_s=ranges_ns[place][0] * 1e-9 if ranges_ns else None,
+                most_s=ranges_ns[place][1] * 1e-9 if ranges_ns else None,
                 saved_s=float(saved_s[place]),
                 noise_s=float(each_noise_s[place]) if has_noise else None,
                 predicted=saved_ns[place] / largest if largest > 0 else 0.0,

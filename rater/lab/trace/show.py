@@ -65,8 +65,8 @@ _CHECK = {
         "told rounds predicted_s most_saved_s most_saved_noise_s mean_error max_error mappings"
     ),
     CheckedMapping: JsonFields(
-        "layout=name times_s median_s predicted_s saved_s noise_s ratio predicted measured noise"
-        " error"
+        "layout=name times_s median_s predicted_s least_s most_s saved_s noise_s ratio predicted"
+        " measured noise error"
     ),
 }
 
@@ -168,9 +168,8 @@ def _mapping(ranked: RankedMapping, benefit: float, costs: PageCosts) -> dict[st
 
 _MOST_ROWS = 16
 COUNT = Form(lambda values: [format_count(it) for it in values])
-MILLISECONDS = Form(
-    lambda values: ["-" if it is None else milliseconds(it) for it in values]
-)  # of ns
+# Of ns.
+MILLISECONDS = Form(lambda values: ["-" if it is None else milliseconds(it) for it in values])
 
 
 def trace_parts(view: TraceView) -> Iterator[Part]:
@@ -369,7 +368,17 @@ def _best_text(best: RankedMapping, saved_ns: float) -> str:
         return "No mapping to larger pages saves anything here."
     layout = mapping_layout(best.mapping.sizes)
     pages = count(best.large_pages, "large page")
-    return f"best: --pages '{layout}', {pages}, saves {milliseconds(saved_ns)} ms by the model"
+    range_text = _range_text([best.saved_ns(loads) * 1e-9 for loads in Loads])
+    saved = f"{milliseconds(saved_ns)} ms{range_text}"
+    return f"best: --pages '{layout}', {pages}, saves {saved} by the model"
+
+
+def _range_text(saved_s: Sequence[float | None]) -> str:
+    known_ns = [each_s * 1e9 for each_s in saved_s if each_s is not None]
+    if not known_ns:
+        return ""
+    least, most = milliseconds(min(known_ns)), milliseconds(max(known_ns))
+    return f" ({least} to {most}, as loads wait for each other)"
 
 
 def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
@@ -378,9 +387,7 @@ def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
         for cost in (costs.l1_miss_ns, partial(mean_walk_ns, trace, costs))
     )
     huge_ns = costs.fault_huge_ns
-    huge_text = (
-        "not measured (no huge pages here)" if huge_ns is None else f"{huge_ns / 1e3:.0f} us"
-    )
+    huge_text = f"{huge_ns / 1e3:.0f} us" if huge_ns else "not measured (no huge pages here)"
     return (
         f"costs measured here, independent..dependent loads: an L1 miss {l1_miss_text} ns, a walk "
         f"{walk_text} ns in the mean; a fault "
@@ -424,7 +431,8 @@ def check_parts(check: BenefitCheck) -> Iterator[Part]:
     noise = "" if best.noise_s is None else f" +- {milliseconds(best.noise_s * 1e9)}"
     ratio = "" if best.ratio is None else f": ratio {best.ratio:.2f}"
     yield Line(
-        f"{best.name}: predicted to save {milliseconds(best.predicted_s * 1e9)} ms, measured "
+        f"{best.name}: predicted to save {milliseconds(best.predicted_s * 1e9)} ms"
+        f"{_range_text([best.least_s, best.most_s])}, measured "
         f"{milliseconds(best.saved_s * 1e9)}{noise} ms{ratio}",
         "bold",
     )

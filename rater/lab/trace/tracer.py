@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,7 @@ from rater.run.programs.child_process import (
     die_with_parent,
     kill_group,
     run_alone,
+    run_child,
     run_tool,
 )
 from rater.run.programs.compile import (
@@ -217,18 +219,30 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
     Of the same processor, kernel and setting of huge pages what is in the cache holds; `anew`
     measures all the same. Raises `RunError` where it cannot be measured.
     """
-    program = native_program("cost", cache)
-    folder = cache / _FOLDER
+    kept = None if anew else kept_costs(cache)
+    if kept is not None:
+        return kept
+    path = _costs_file(cache)
     with cache_errors(cache):
-        make_private_folder(folder)
-        path = folder / f"{cache_key(sha256_of(program), *_fingerprint())[:32]}.json"
-        with suppress(OSError, ValueError):
-            kept = {} if anew else json.loads(path.read_bytes())
-            if isinstance(kept, dict) and kept:
-                return kept
-        costs = measured_costs(program, _footprint_mib())
+        make_private_folder(path.parent)
+        costs = measured_costs(native_program("cost", cache), _footprint_mib())
         replace_file(path, json.dumps(costs).encode(), mode=0o600)
     return costs
+
+
+def kept_costs(cache: Path) -> dict[str, Any] | None:
+    """Return what was measured on this machine before; None: nothing was."""
+    with suppress(OSError, ValueError):
+        kept = json.loads(_costs_file(cache).read_bytes())
+        if isinstance(kept, dict) and kept:
+            return kept
+    return None
+
+
+def _costs_file(cache: Path) -> Path:
+    """Return where costs are kept, by this machine and by the program that measures them."""
+    key = cache_key(sha256_of(_SOURCES / "cost.c"), *_fingerprint())
+    return cache / _FOLDER / f"{key[:32]}.json"
 
 
 def costs_beside(cache: Path, touched_bytes: int) -> dict[str, Any]:
@@ -239,12 +253,16 @@ def costs_beside(cache: Path, touched_bytes: int) -> dict[str, Any]:
 
 def measured_costs(program: Path, largest_mib: int) -> dict[str, Any]:
     """Run the program of `cost.c` with footprints up to the largest; raises `RunError`."""
-    ended = run_tool([str(program), str(largest_mib)], Path("/"))
-    if ended.status != 0:
-        raise RunError(
-            f"measuring what TLB misses cost failed (status {ended.status}): {ended.output}"
-        )
-    costs: dict[str, Any] = json.loads(ended.output)
+    with tempfile.TemporaryFile() as output:
+        argv = (str(program), str(largest_mib))
+        ended = run_child(argv, Path("/"), os.environ, (output, output))
+        if ended.status != 0:
+            raise RunError(
+                f"measuring what TLB misses cost failed (status {ended.status}): "
+                f"{both_ends(output.fileno())}"
+            )
+        output.seek(0)
+        costs: dict[str, Any] = json.load(output)
     return costs
 
 

@@ -147,7 +147,8 @@ class EnergyReader:
         self._last: dict[str, int] = {}
         self._total: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._every_s = self.source.every_s if self.source else math.inf
+        # How often it has to be read at least.
+        self.every_s = self.source.every_s if self.source else math.inf
 
     def read(self) -> dict[str, int]:
         """Return microjoules since the first reading by domain, of those that can still be read."""
@@ -188,9 +189,28 @@ class EnergyReader:
 
     async def keep_up(self) -> None:
         """Read so often that no counter wraps around unseen, until cancelled; in a thread."""
-        while self._left and self._every_s < math.inf:
-            await trio.sleep(self._every_s)
+        while self._left and self.every_s < math.inf:
+            await trio.sleep(self.every_s)
             await trio.to_thread.run_sync(self.read, abandon_on_cancel=True)
+
+
+def idle_watts_by_domain(
+    reader: EnergyReader,
+    seconds: float,
+    clock_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> dict[str, float]:
+    """Return what each domain draws on the average while nothing of a run has begun.
+
+    Those that do not move are left out: they count nothing.
+    """
+    reader.read()
+    begin_s = clock_s()
+    while (left_s := begin_s + seconds - clock_s()) > 0:
+        sleep(min(left_s, reader.every_s))
+        grown_uj = reader.read()
+    elapsed_s = clock_s() - begin_s
+    return {name: uj / 1e6 / elapsed_s for name, uj in grown_uj.items() if uj}
 
 
 # -- sources -----------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from msgspec import Struct
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.compare.scaling import Curve, ScalePoint, Series
 from rater.analysis.results.copies import Share
-from rater.analysis.results.counters import OTHER, BenchmarkCounts, CpiStack
+from rater.analysis.results.counters import BenchmarkCounts, CpiStack
 from rater.analysis.stats.curves import Usl
 from rater.analysis.stats.intervals import Decision
+from rater.plan.counter_tables import OTHER
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, placed_text, sheet_svg
 from rater.show.screen.format import format_number, sanitize
 from rater.text.values import copies_text, objects

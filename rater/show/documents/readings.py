@@ -243,6 +243,8 @@ class CpiStackJson(TypedDict):
     parts: Annotated[list[StackPartJson], "Bottom to top, `other` last."]
     excess: Annotated[float, "Share of the CPI by which the parts were too large, and are scaled."]
     missing: Annotated[list[str], "Parts whose events were not counted: in `other`."]
+    estimated: Annotated[list[str], "Parts that are misses x what one costs, and no count."]
+    not_estimated: Annotated[list[str], "Parts that would be: what a miss costs is not known."]
 
 
 class CountedGroupJson(TypedDict):
@@ -280,6 +282,7 @@ class BenchmarkCountsJson(TypedDict):
     cpi_spread: Annotated[float | None, "By how much the CPI differs between iterations."]
     stack: Annotated[CpiStackJson | None, "Where the cycles go; null: not known of this CPU."]
     metrics: Annotated[dict[str, float], "Metrics by name."]
+    miss_cycles: Annotated[float | None, "Cycles of a TLB miss, measured; null: not known."]
     cpus: Annotated[list[CpuCountsJson], "By CPU, of copies that were bound."]
     groups: Annotated[list[CountedGroupJson], "Groups of events."]
     rates: Annotated[dict[str, float] | None, "Events per instruction."]

@@ -382,6 +382,8 @@ class EnergyPhaseJson(TypedDict):
     joules: Annotated[float | None, "Energy of the packages with copies."]
     watts: Annotated[float | None, "Mean power."]
     energy_delay_js: Annotated[float | None, "Energy x time, in joule seconds."]
+    idle_watts: Annotated[float | None, "Power of these packages while they idle, if known."]
+    above_idle_joules: Annotated[float | None, "Energy above that; null: not known."]
     memory_joules: Annotated[float | None, "Energy of memory, where it is counted apart."]
     domains: Annotated[dict[str, float], "Joules of each domain, whoever drew them."]
     reason: Annotated[str | None, "Why no energy is told, in words."]
@@ -392,6 +394,7 @@ class EnergyJson(TypedDict):
     """Energy of a run."""
 
     suite_joules: Annotated[float | None, "Of the iterations that stand for the benchmarks."]
+    idle_power: Annotated[str | None, "How idle power is known, in words; null: it is not."]
     phases: Annotated[list[EnergyPhaseJson], "By phase, of those with readings."]
 
 

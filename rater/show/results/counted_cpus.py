@@ -1,13 +1,13 @@
-"""What was counted on each CPU: the misses of its copies, and the time that page walks took."""
+"""What was counted on each CPU, and how far the parts of a CPI can be trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rater.analysis.results.counters import BenchmarkCounts, CpuCounts, RunCounts
 from rater.show.screen.document import NUMBER, PERCENT, Field, Part, ViewTable, decimals
-from rater.text.values import count
+from rater.text.values import count, percent
 
 if TYPE_CHECKING:
     from rater.show.documents.readings import CpuCountsJson
@@ -73,3 +73,33 @@ def metric_heading(name: str) -> str:
     """Return `walks|/1000 instr` for `walks_mpki`, and `l1|%` for `l1_share`."""
     words = name.removesuffix(_SHARE).replace("_", " ").replace(" mpki", "|/1000 instr")
     return words + "|%" * name.endswith(_SHARE)
+
+
+def stack_notes(counts: BenchmarkCounts) -> Iterator[str]:
+    """Yield which parts of a CPI were not counted, which are estimates, and what was scaled."""
+    stack = counts.stack
+    if stack is None:
+        return
+    if stack.missing:
+        yield f"not counted, and in `other`: {_part_names(stack.missing)}"
+    if stack.estimated:
+        yield (
+            f"{_part_names(stack.estimated)} is an estimate: misses x the "
+            f"{counts.miss_cycles or 0:.3g} cycles that one costs on this machine by `rater lab "
+            "trace --measure`"
+        )
+    if stack.not_estimated:
+        yield (
+            f"{_part_names(stack.not_estimated)} is no part of its own: this processor counts "
+            "misses alone, and what one costs is not known; measure it with `rater lab trace "
+            "--measure`, then count again"
+        )
+    if stack.excess:
+        yield (
+            f"the parts exceeded the CPI by {percent(stack.excess)} % and are scaled to it: each "
+            "of several stalls at once is counted"
+        )
+
+
+def _part_names(names: Sequence[str]) -> str:
+    return ", ".join(name.replace("_", " ") for name in names)

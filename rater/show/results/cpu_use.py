@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.analysis.results.counters import BenchmarkCounts, RunCounts
+from rater.analysis.results.counters import BenchmarkCounts, RunCounts, StackPart
 from rater.analysis.results.cpu_use import (
     CpuUse,
     DisturbanceKind,
@@ -20,8 +20,14 @@ from rater.analysis.results.cpu_use import (
 from rater.analysis.results.foreign_processes import process_name, process_text
 from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import Summary
+from rater.plan.idle_power import IDLE_POWER
 from rater.record.events import ForeignProcess
-from rater.show.results.counted_cpus import counted_cpu_json, counted_cpu_parts, metric_heading
+from rater.show.results.counted_cpus import (
+    counted_cpu_json,
+    counted_cpu_parts,
+    metric_heading,
+    stack_notes,
+)
 from rater.show.screen.document import (
     NUMBER,
     PERCENT,
@@ -426,13 +432,13 @@ def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
 def _stack_table(counts: BenchmarkCounts) -> ViewTable | None:
     if counts.stack is None or counts.rates is None or not counts.rates.cpi:
         return None
-    cpi = counts.rates.cpi
+    cpi, estimated = counts.rates.cpi, counts.stack.estimated
+
+    def part_name(part: StackPart) -> str:
+        return part.name.replace("_", " ") + " (estimated)" * (part.name in estimated)
+
     columns = (
-        Field(
-            heading=f"CPI of {_name(counts)}",
-            value=lambda part: part.name.replace("_", " "),
-            form=TEXT,
-        ),
+        Field(heading=f"CPI of {_name(counts)}", value=part_name, form=TEXT),
         Field(heading="cycles|/instr", value=lambda part: part.cycles, form=decimals(3)),
         Field(heading="share|%", value=lambda part: part.cycles / cpi, form=PERCENT),
     )
@@ -442,15 +448,7 @@ def _stack_table(counts: BenchmarkCounts) -> ViewTable | None:
 def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
     for benchmark in counts.benchmarks:
         name = _name(benchmark)
-        if benchmark.stack is not None and benchmark.stack.missing:
-            words = ", ".join(part.replace("_", " ") for part in benchmark.stack.missing)
-            yield name, f"not counted, and in `other`: {words}"
-        if benchmark.stack is not None and benchmark.stack.excess:
-            yield (
-                name,
-                f"the parts exceeded the CPI by {percent(benchmark.stack.excess)} % and are scaled "
-                "to it: each of several stalls at once is counted",
-            )
+        yield from ((name, text) for text in stack_notes(benchmark))
         yield from (
             (
                 name,
@@ -501,6 +499,7 @@ def counts_json(counts: BenchmarkCounts) -> BenchmarkCountsJson:
         "cpi_spread": counts.cpi_spread,
         "stack": to_json(counts.stack),
         "metrics": dict(counts.metrics),
+        "miss_cycles": counts.miss_cycles,
         "cpus": [counted_cpu_json(cpu) for cpu in counts.cpus],
         "groups": to_json(counts.groups),
         "rates": dict(rates.by_event) if rates else None,
@@ -525,12 +524,19 @@ def energy_parts(document: Row) -> Iterator[Part]:
         Field(heading="J", value="joules", form=NUMBER),
         Field(heading="J|/copy", value="joules_per_copy", form=NUMBER),
         Field(heading="W", value="watts", form=NUMBER),
+        Field(heading="J above|idle", value="above_idle_joules", form=NUMBER),
         Field(heading="energy x|time Js", value="energy_delay_js", form=NUMBER, optional=1),
         Field(heading="memory|J", value="memory_joules", form=NUMBER, optional=2),
     )
-    yield ViewTable(
-        title="", rows=[phase for phase in rows if phase["joules"] is not None], fields=columns
-    )
+    with_joules = [phase for phase in rows if phase["joules"] is not None]
+    yield ViewTable(title="", rows=with_joules, fields=columns)
+    if energy.get("idle_power"):
+        yield f"J above idle: idle power was {energy['idle_power']}"
+        if any(phase["idle_watts"] and phase["above_idle_joules"] is None for phase in with_joules):
+            yield (
+                "J above idle is not known where the copies' phase drew less than that: something "
+                "else ran while idle power was measured"
+            )
     if energy["suite_joules"] is not None and len(document["results"]) != 1:
         yield f"energy of the suite: {energy['suite_joules']:.4g} J"
     benchmarks_by_reason = group_by_key(
@@ -571,7 +577,8 @@ def energy_json(summary: Summary) -> EnergyJson:
         else:
             joules_per_copy = None
         phases.append(_phase_json(energy, joules_per_copy))
-    return {"suite_joules": summary.joules, "phases": phases}
+    idle_power = dict(summary.run.settings).get(IDLE_POWER)
+    return {"suite_joules": summary.joules, "idle_power": idle_power, "phases": phases}
 
 
 def _phase_json(energy: PhaseEnergy, joules_per_copy: float | None) -> EnergyPhaseJson:
@@ -584,6 +591,8 @@ def _phase_json(energy: PhaseEnergy, joules_per_copy: float | None) -> EnergyPha
         "joules": energy.joules,
         "watts": energy.watts,
         "energy_delay_js": energy.energy_delay_js,
+        "idle_watts": energy.idle_w,
+        "above_idle_joules": energy.above_idle_j,
         "memory_joules": _memory_joules(energy),
         "domains": dict(energy.domains),
         "reason": energy.reason,

@@ -46,7 +46,7 @@ from rater.system.paths import sysroot, user_folder
 from rater.system.process import DeferredSignals, hold_stop_signals, print_error
 from rater.text.values import parse_percent, to_dict
 from rater.wings import Hook
-from rater.workflow.counters import ready_counters
+from rater.workflow.counters import idle_power_of, ready_counters
 from rater.workflow.doctor import RunSettings
 from rater.workflow.results.kept import store_disturbance, store_placement_verdicts, store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, start_of
@@ -207,6 +207,8 @@ class Session:
             prepared = replace(prepared, programs=pages.programs)
             settings = dict(start.settings) | dict(pages.settings)
             start = replace(start, settings=tuple(settings.items()))
+        idle_power, no_idle_power = idle_power_of(resolved.request, self.say)
+        start = replace(start, settings=(*start.settings, *idle_power))
         of_database = database_warnings(self.store.path, resolved.request)
         counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
         warnings = (
@@ -215,6 +217,7 @@ class Session:
             *(pages.warnings if pages else ()),
             *of_database,
             *uncounted,
+            *no_idle_power,
             *surroundings.warnings(),
         )
         for warning in warnings:

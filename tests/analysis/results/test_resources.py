@@ -66,6 +66,33 @@ def test_a_phase_drew_what_its_packages_and_their_memory_did() -> None:
     assert summarise(drawn(TWO)).benchmarks[0].iterations[0].joules_per_copy == 195
 
 
+@pytest.mark.parametrize(
+    ("watts", "above_j"),
+    [
+        # 390 J in ten seconds: of both packages and their memory.
+        ({"given": "20"}, 190.0),
+        ({"package-0": "10", "package-0-dram": "1", "package-1": "2", "psys": "80"}, 260.0),
+        ({"package-0": "10"}, None),  # what the other draws is not known
+        ({"package-0": "30", "package-1": "10"}, None),  # more than copies drew: it did not idle
+        ({"given": "0"}, None),
+        ({"given": "cold"}, None),
+        ({}, None),
+    ],
+)
+def test_energy_above_idle_is_without_what_packages_draw_by_themselves(
+    watts: dict[str, str], above_j: float | None
+) -> None:
+    settings = tuple((f"rater.idle_watts.{name}", text) for name, text in watts.items())
+    energy = energy_of(drawn(TWO, settings=settings))
+    assert (energy.joules, energy.above_idle_j) == (390.0, above_j)
+
+
+def test_a_machine_of_one_counter_has_the_idle_power_of_that() -> None:
+    settings = (("rater.idle_watts.psys", "80"), ("rater.idle_watts.package-0", "10"))
+    energy = energy_of(drawn({"psys": 900}, settings=settings))
+    assert (energy.joules, energy.above_idle_j) == (900.0, 100.0)
+
+
 def test_packages_without_copies_are_left_out() -> None:
     run = drawn(TWO)
     alone = replace(run, copies=tuple(copy for copy in run.copies if copy.package == 1))

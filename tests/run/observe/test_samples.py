@@ -16,7 +16,9 @@ import pytest
 import trio
 from msgspec.structs import replace
 
+from rater.plan.idle_power import IdlePower
 from rater.plan.options import Cadence
+from rater.plan.request import Request
 from rater.plan.schedule import Order, Window, make_plan
 from rater.record.events import (
     CopyStarted,
@@ -38,10 +40,12 @@ from rater.run.observe.energy import (
     EnergyReader,
     energy_sources,
     grown_uj,
+    idle_watts_by_domain,
     longest_wait_s,
 )
 from rater.run.observe.probe import GateCheck
 from rater.run.supervise.supervisor import Supervisor
+from rater.workflow.counters import idle_power_of
 from tests.support.energy_tree import RANGE_UJ, package_of, powercap, stand, zone
 from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import sample
@@ -377,6 +381,49 @@ def test_counters_are_read_while_copies_run_so_that_no_round_is_missed(tmp_path:
 
     trio.run(rounds)
     assert reader.read()["package-0"] == 2_900_000 + 2_100_000 + 2_900_000
+
+
+def test_idle_power_is_what_counters_grow_by_in_the_time_before_a_run(tmp_path: Path) -> None:
+    """Ten seconds: a package grows by 200 J, its memory by 15, the other by 100; psys stands."""
+    reader = EnergyReader(powercap(tmp_path))
+    now_s = [5.0]
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+        drawn(reader, tmp_path, z1=200_000_000, z1_0=15_000_000, z0=100_000_000)
+
+    assert idle_watts_by_domain(reader, 10.0, lambda: now_s[0], sleep) == {
+        "package-0": 20.0,
+        "package-0-dram": 1.5,
+        "package-1": 10.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "power"),
+    [
+        ("95W", IdlePower(watts=95.0)),
+        ("95.5 w", IdlePower(watts=95.5)),
+        ("10s", IdlePower(seconds=10.0)),
+        ("1m", IdlePower(seconds=60.0)),
+        *((wrong, None) for wrong in ("", "W", "0W", "-5W", "nanW", "1e9W", "0.5s", "long")),
+    ],
+)
+def test_idle_power_is_watts_or_how_long_to_measure(text: str, power: IdlePower | None) -> None:
+    if power is None:
+        with pytest.raises(ValueError, match="expected watts"):
+            IdlePower.parse(text)
+    else:
+        assert IdlePower.parse(text) == power
+
+
+def test_a_machine_without_counters_has_no_idle_power_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATER_SYSROOT", str(tmp_path))
+    settings, [warning] = idle_power_of(Request(suites=(), idle_power="10s"), pytest.fail)
+    assert settings == ()
+    assert warning.startswith("--idle-power: this machine counts no energy that this user may read")
 
 
 def test_a_zone_that_vanishes_is_left_out_and_said_once(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from rater.store.export import full_document
 from rater.store.store import Store
 from rater.store.sweeps import remove_sweeps
 from tests.support.calls import Rater
-from tests.support.counted_runs import counted_run
+from tests.support.counted_runs import SKX_TABLE, counted_run
 from tests.support.example_events import S as CPU_USE_S
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.example_runs import copy_row, stored
@@ -129,6 +129,43 @@ def test_json_has_rates_stack_and_groups() -> None:
     assert one["stack"]["parts"][0] == {"name": "base", "cycles": 0.3}
     assert one["metrics"]["remote_dram_share"] == 0.25
     assert one["groups"][0]["name"] == "intel-skx:pipeline"
+
+
+GUESSED = '\n[estimates]\nguess = { misses = "llc_miss", inside = "dram" }\n'
+
+
+def guessed_run(**settings: str) -> StoredRun:
+    """Count a run by a table that estimates a part: of 20 misses in 1000 instructions."""
+    [(name, text)] = SKX_TABLE
+    found = tuple((f"rater.{key}", value) for key, value in settings.items())
+    return replace(counted_run(), settings=((name, text + GUESSED), *found))
+
+
+def test_an_estimated_part_is_marked_and_its_cost_said() -> None:
+    run = guessed_run(tlb_miss_cycles="10")
+    document: Any = counters_document(run_counts(run))
+    [one] = document["benchmarks"]
+    assert {"name": "guess", "cycles": 0.2} in one["stack"]["parts"]  # .02 x 10
+    assert {"name": "dram", "cycles": pytest.approx(0.3)} in one["stack"]["parts"]  # .5 less that
+    assert (one["stack"]["estimated"], one["miss_cycles"]) == (["guess"], 10.0)
+    text = " ".join(counters_text(run).split())
+    assert "guess (estimated) 0.200 10.0" in text
+    assert (
+        "guess is an estimate: misses x the 10 cycles that one costs on this machine by `rater lab "
+        "trace --measure`"
+    ) in text
+
+
+@pytest.mark.parametrize("settings", [{}, {"tlb_miss_cycles": "0"}, {"tlb_miss_cycles": "dear"}])
+def test_a_part_that_cannot_be_estimated_is_none_and_not_0(settings: dict[str, str]) -> None:
+    run = guessed_run(**settings)
+    document: Any = counters_document(run_counts(run))
+    [one] = document["benchmarks"]
+    assert "guess" not in [part["name"] for part in one["stack"]["parts"]]
+    assert (one["stack"]["not_estimated"], one["miss_cycles"]) == (["guess"], None)
+    assert "guess is no part of its own: this processor counts misses alone" in " ".join(
+        counters_text(run).split()
+    )
 
 
 PUS = tuple(MachinePU(cpu=cpu, core=cpu, llc=0, node=cpu // 2, package=0) for cpu in range(4))

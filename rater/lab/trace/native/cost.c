@@ -19,7 +19,7 @@
 
 enum { SMALL = 4096, ROUNDS = 12, LEAST_LOADS = 100000 };
 static const size_t HUGE = 2u << 20;
-static volatile uint64_t sink;
+static volatile uint64_t sink, zero;
 
 /* Of CPU time: what others have of the CPU meanwhile does not count. */
 static double now_ns(void)
@@ -94,19 +94,36 @@ static double typical(struct pieces *of)
     qsort(of->ns, (size_t)of->size, sizeof *of->ns, by_value);
     return of->ns[of->size / 5];
 }
-static void dependent(char *base, size_t loads, struct pieces *of)
+/* The sum of other lines of a page, so many with the first one at `at`. */
+static inline __attribute__((always_inline)) uint64_t other_lines(uintptr_t at, int lines)
+{
+    uint64_t sum = 0;
+    for (int i = 1; i < lines; i++) sum += *(uint64_t *)((at & -(uintptr_t)SMALL) | (at + (uintptr_t)i * 21 * 64 & (SMALL - 64)));
+    return sum;
+}
+static inline __attribute__((always_inline)) void followed(char *base, size_t loads, struct pieces *of, int lines)
 {
     char **at = (char **)(base + line_of(0));
     for (size_t done = 0; done < loads; done += PIECE) {
         double begin = now_ns();
-        for (int i = 0; i < PIECE; i++) at = *(char ***)at;
+        for (int i = 0; i < PIECE; i++) {
+            uint64_t others = lines == 1 ? 0 : other_lines((uintptr_t)at, lines);
+            /* The next address waits for the other lines too. */
+            if (lines > 1) __asm__ volatile("" : "+r"(at) : "r"(others &= zero));
+            at = (char **)(*(uintptr_t *)((uintptr_t)at + others));
+        }
         sink = (uintptr_t)at;
         add_piece(of, now_ns() - begin);
     }
 }
+static void dependent(char *base, size_t loads, struct pieces *of, int lines)
+{
+    if (lines == 1) followed(base, loads, of, 1);
+    else followed(base, loads, of, lines);
+}
 /* The place of a page when eight neighbours follow each other, not in their own order. */
 static inline uint64_t near_page(uint64_t place) { return (place & ~7ull) | (place * 5 + 3 & 7); }
-static inline __attribute__((always_inline)) void computed(char *base, size_t pages, size_t times, struct pieces *of, int store, int near)
+static inline __attribute__((always_inline)) void computed(char *base, size_t pages, size_t times, struct pieces *of, int store, int near, int lines)
 {
     uint64_t sum = 0, x = 1;
     const uint64_t mask = pages - 1; /* a power of two: a full cycle by Hull and Dobell */
@@ -117,38 +134,59 @@ static inline __attribute__((always_inline)) void computed(char *base, size_t pa
             uint64_t page = near ? near_page(x) : (x ^ x >> 7) & mask, *at = (uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
             if (store) at[1] = x; /* beside the address that `dependent` follows */
             else sum += *at;
+            if (lines > 1) sum += other_lines((uintptr_t)at, lines);
         }
         sink = sum;
         add_piece(of, now_ns() - begin);
     }
 }
-static void independent(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0, 0); }
-static void stores(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1, 0); }
-static void independent_near(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0, 1); }
-static void stores_near(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1, 1); }
+static void independent(char *base, size_t pages, size_t loads, struct pieces *of, int lines)
+{
+    if (lines == 1) computed(base, pages, loads, of, 0, 0, 1);
+    else computed(base, pages, loads, of, 0, 0, lines);
+}
+static void stores(char *base, size_t pages, size_t times, struct pieces *of, int lines)
+{
+    if (lines == 1) computed(base, pages, times, of, 1, 0, 1);
+    else computed(base, pages, times, of, 1, 0, lines);
+}
+static void independent_near(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0, 1, 1); }
+static void stores_near(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1, 1, 1); }
 
 enum { FOOTPRINTS = 20, KINDS = 6, LEAST_PAGES = 16 };
 
-/* Streams: all lines of the pages in their order, a piece of pages after the other; ns a page. */
-enum { STREAM_PAGES = 16, STREAM_KINDS = 4, STREAM_ROUNDS = ROUNDS / 2 };
-static void stream(char *base, size_t pages, struct pieces *of, int store)
+/* Streams: all lines of the pages in their order, piece after piece. Neighbours of one piece lie together in
+ * memory, where prefetching goes on, and those of another do not: of each piece the least time of all rounds
+ * counts, of a stream the mean of its pieces. */
+enum { STREAM_PAGES = 64, STREAM_KINDS = 4, STREAM_ROUNDS = ROUNDS / 2, MOST_STREAM_PIECES = 1 << 13 };
+struct stream { float least_ns[MOST_STREAM_PIECES]; size_t pieces; };
+
+static void stream(char *base, size_t pages, struct stream *of, int store)
 {
-    for (size_t page = 0; page < pages; page += STREAM_PAGES) {
+    const size_t piece = pages < STREAM_PAGES ? pages : STREAM_PAGES;
+    of->pieces = pages / piece < MOST_STREAM_PIECES ? pages / piece : MOST_STREAM_PIECES;
+    for (size_t i = 0; i < of->pieces; i++) {
         uint64_t sum = 0;
         double begin = now_ns();
-        for (char *at = base + page * SMALL, *end = at + STREAM_PAGES * SMALL; at < end; at += 64) {
+        for (char *at = base + i * piece * SMALL, *end = at + piece * SMALL; at < end; at += 64) {
             if (store) *(uint64_t *)(at + 8) = sum++; /* beside the address that `dependent` follows */
             else sum += *(uint64_t *)at;
         }
         sink = sum;
-        add_piece(of, (now_ns() - begin) * (PIECE / STREAM_PAGES));
+        float ns = (float)((now_ns() - begin) / (double)piece);
+        if (of->least_ns[i] == 0 || ns < of->least_ns[i]) of->least_ns[i] = ns;
     }
 }
-static void streams(char *small, char *huge, size_t pages, struct pieces *of)
+static double page_ns(const struct stream *of)
 {
-    static struct pieces unused;
+    double sum = 0;
+    for (size_t i = 0; i < of->pieces; i++) sum += of->least_ns[i];
+    return sum / (double)of->pieces;
+}
+static void streams(char *small, char *huge, size_t pages, struct stream *of)
+{
+    static struct stream unused;
     for (int kind = 0; kind < STREAM_KINDS; kind++) {
-        unused.size = 0;
         stream(kind % 2 ? huge : small, pages, &unused, kind / 2);
         stream(kind % 2 ? huge : small, pages, &of[kind], kind / 2);
     }
@@ -165,30 +203,30 @@ static void shuffle(uint32_t *order, size_t pages)
     }
 }
 /* Follows the lines in `order` through small and huge pages, once to warm up. */
-static void dependent_both(char *small, char *huge, const uint32_t *order, size_t pages, size_t n, struct pieces *of)
+static void dependent_both(char *small, char *huge, const uint32_t *order, size_t pages, size_t n, struct pieces *of, int lines)
 {
     static struct pieces unused;
     thread_pages(small, order, pages);
     thread_pages(huge, order, pages);
     unused.size = 0;
-    dependent(small, pages, &unused);
-    dependent(small, n, &of[0]);
+    dependent(small, pages, &unused, lines);
+    dependent(small, n, &of[0], lines);
     unused.size = 0;
-    dependent(huge, pages, &unused);
-    dependent(huge, n, &of[1]);
+    dependent(huge, pages, &unused, lines);
+    dependent(huge, n, &of[1], lines);
 }
-/* Dependent loads in small and in huge pages, independent ones, stores; random or near. */
-static void measure(char *small, char *huge, uint32_t *order, size_t pages, struct pieces *of, int near)
+/* Dependent loads in small and in huge pages, independent ones, stores; random or near; of so many lines a page. */
+static void measure(char *small, char *huge, uint32_t *order, size_t pages, struct pieces *of, int near, int lines)
 {
     const size_t n = pages < LEAST_LOADS ? (LEAST_LOADS + pages - 1) / pages * pages : pages;
     if (near)
         for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)near_page(i);
     else shuffle(order, pages);
-    dependent_both(small, huge, order, pages, n, of);
+    dependent_both(small, huge, order, pages, n, of, lines);
     for (int is_huge = 0; is_huge < 2; is_huge++) {
         char *base = is_huge ? huge : small;
         if (near) { independent_near(base, pages, n, &of[2 + is_huge]); stores_near(base, pages, n, &of[4 + is_huge]); }
-        else { independent(base, pages, n, &of[2 + is_huge]); stores(base, pages, n, &of[4 + is_huge]); }
+        else { independent(base, pages, n, &of[2 + is_huge], lines); stores(base, pages, n, &of[4 + is_huge], lines); }
     }
 }
 static void print_kinds(const char *order, struct pieces *of)
@@ -197,28 +235,34 @@ static void print_kinds(const char *order, struct pieces *of)
     for (int k = 0; k < KINDS; k++) printf(", \"%s%s_%s_ns\": %.3f", order, kinds[k / 2], sizes[k % 2], typical(&of[k]));
 }
 
-static void print_streams(struct pieces *of)
+static void print_streams(const struct stream *of)
 {
     static const char *const kinds[] = {"load_small", "load_huge", "store_small", "store_huge"};
-    for (int k = 0; k < STREAM_KINDS; k++) printf(", \"stream_%s_ns\": %.2f", kinds[k], typical(&of[k]));
+    for (int k = 0; k < STREAM_KINDS; k++) printf(", \"stream_%s_ns\": %.2f", kinds[k], page_ns(&of[k]));
 }
 
-/* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. */
+/* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. The largest
+ * once more with 2, 4, ... lines a page: caches take in as much as of a larger one meanwhile. */
+enum { DOUBLINGS = 6, MOST_LINES = 1 << 19, LINES_ROUNDS = ROUNDS / 2 };
 static void loads(size_t most_pages)
 {
-    static struct pieces of[FOOTPRINTS][KINDS], near[FOOTPRINTS][KINDS], streamed[FOOTPRINTS][STREAM_KINDS];
+    static struct pieces of[FOOTPRINTS][KINDS], near[FOOTPRINTS][KINDS], lined[DOUBLINGS][KINDS];
+    static struct stream streamed[FOOTPRINTS][STREAM_KINDS];
     const size_t bytes = most_pages * SMALL < HUGE ? HUGE : most_pages * SMALL;
     uint32_t *order = malloc(most_pages * sizeof *order);
     char *small = memory(bytes, MADV_NOHUGEPAGE), *huge = memory(bytes, MADV_HUGEPAGE);
+    int doublings = 1;
+    while (doublings < DOUBLINGS && most_pages << doublings <= MOST_LINES) doublings++;
     if (!order || !small || !huge) return;
     for (size_t i = 0; i < bytes; i += SMALL) small[i] = huge[i] = 1;
     for (int r = 0; r < ROUNDS; r++) {
         int f = 0;
         for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++) {
-            measure(small, huge, order, pages, of[f], 0);
-            measure(small, huge, order, pages, near[f], 1);
+            measure(small, huge, order, pages, of[f], 0, 1);
+            measure(small, huge, order, pages, near[f], 1, 1);
             if (r < STREAM_ROUNDS) streams(small, huge, pages, streamed[f]);
         }
+        for (int d = 1; d < doublings && r < LINES_ROUNDS; d++) measure(small, huge, order, most_pages, lined[d], 0, 1 << d);
     }
     int f = 0;
     const size_t had = huge_bytes(huge);
@@ -227,6 +271,11 @@ static void loads(size_t most_pages)
         print_kinds("", of[f]);
         print_kinds("near_", near[f]);
         print_streams(streamed[f]);
+        printf("}");
+    }
+    for (int d = 1; d < doublings; d++) {
+        printf(",\n  {\"pages\": %zu, \"lines\": %d, \"huge_bytes\": %zu", most_pages, 1 << d, had < bytes ? 0 : bytes);
+        print_kinds("", lined[d]);
         printf("}");
     }
     munmap(small, bytes);
