@@ -239,7 +239,7 @@ class EventGroup(Struct, frozen=True):
         return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
 
 
-class Estimate(Struct, frozen=True):
+class EstimatedPart(Struct, frozen=True):
     """A part of the CPI that no event counts: misses x the cycles that one costs here."""
 
     name: str
@@ -262,7 +262,7 @@ class CounterTable(Struct, frozen=True, kw_only=True):
     groups: tuple[EventGroup, ...]
     metrics: tuple[tuple[str, Formula], ...]
     stack: tuple[tuple[str, Formula], ...]  # parts of the CPI, bottom to top; the rest is "other"
-    estimates: tuple[Estimate, ...] = ()
+    estimates: tuple[EstimatedPart, ...] = ()
 
     def stack_groups(self) -> tuple[EventGroup, ...]:
         """Return the groups that the stack needs, in the table's order; (): it has none."""
@@ -423,7 +423,7 @@ def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Form
 
 def _estimates(
     table: TableReader, rated: Iterable[str], parts: Collection[str]
-) -> tuple[Estimate, ...]:
+) -> tuple[EstimatedPart, ...]:
     """Return the parts that are estimated; one in a part that the stack does not have is none."""
     estimates = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
@@ -433,7 +433,7 @@ def _estimates(
             entry.mistake(f"no part {inside!r}; {did_you_mean(inside, parts)}", "inside")
         misses = _formula(entry, "misses", sorted(rated))
         if misses is not None:
-            estimates.append(Estimate(name, misses, inside))
+            estimates.append(EstimatedPart(name, misses, inside))
         entry.finish()
     return tuple(estimates)
 

@@ -44,7 +44,7 @@ class MissCosts(Protocol):
         ...
 
 
-_miss_costs: Hook[MissCosts] = Hook("miss costs")
+_miss_costs = Hook[MissCosts]("miss costs")
 
 
 def count_source_of(request: Request, topology: Topology) -> CountSource | None:

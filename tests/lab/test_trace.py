@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
-from rater.lab.trace.machine import miss_cycles
+from rater.lab.trace.machine import machine_tlb, miss_cycles
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
 from rater.lab.trace.tlb import CheckTimes, PageTrace, WalkGap, WalkOrder
 from rater.lab.trace.tracer import (
@@ -35,9 +35,10 @@ from rater.plan.counter_tables import Processor
 from rater.plan.tlb import parse_tlb
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
-from rater.store.store import Store
+from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RunError
 from rater.workflow.counters import counter_settings
+from tests.support.calls import Rater
 from tests.support.traces import COSTS, TLB, a_trace
 
 
@@ -540,6 +541,49 @@ def test_a_trace_is_found_by_number_by_last_and_by_the_start_of_its_uuid(store: 
     for word in ("3", "last~2", "zzzz"):
         with pytest.raises(InputError, match="no such trace"):
             find_trace(store, word)
+
+
+ZEN_4 = "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 17\n"
+
+
+def test_a_tlb_that_cpuid_does_not_tell_is_that_of_the_family_and_said_to_be_assumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(ZEN_4)
+    monkeypatch.setenv("RATER_SYSROOT", str(tmp_path))
+    monkeypatch.setattr("rater.lab.trace.machine.cpuid_leaves", lambda: ({}, None))
+    tlb, [note] = machine_tlb()
+    assert str(tlb) == "72x72,3072x24"
+    assert "TLB is assumed: this processor does not tell its own, and those of its family" in note
+
+
+def test_where_no_tlb_is_known_it_is_asked_for_before_anything_is_built_or_run(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATER_SYSROOT", str(tmp_path))
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("rater.lab.trace.machine.cpuid_leaves", lambda: ({}, None))
+    status, _, err = rater("lab", "trace", "--", "true")
+    assert (status, "give it with --tlb, as 64x4,1536x12" in err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "processes", "words"),
+    [
+        (1.0, 0, "; exact; TLB"),
+        (1.0, 2, "; exact for the one process that was traced; TLB"),
+        (0.125, 0, "; from 12.5 % of all pages; TLB"),
+    ],
+)
+def test_a_trace_is_called_exact_as_far_as_it_is(
+    rater: Rater, database: Path, rate: float, processes: int, words: str
+) -> None:
+    trace = replace(a_trace(rate), processes=processes)
+    with open_store(database) as store:
+        keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
+    assert words in " ".join(rater("lab", "trace", "--show", "last")[1].split())
 
 
 def test_costs_are_read_whole_however_many_there_are_and_kept_for_counters(

@@ -178,10 +178,11 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
     size = f", {trace.size}" if trace.size else ""
     native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
     title = f"trace {view.number}, {trace.name}{size}"
+    exact = "exact" + " for the one process that was traced" * bool(trace.processes)
     yield Line(f"{title}: {format_count(sum(trace.references))} references", "bold")
     yield (
         f"traced by {trace.engine} in {format_duration(trace.elapsed_s)}{native}; "
-        f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
+        f"{exact if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
         f"TLB {view.tlb}"
     )
     yield from (Line(note, "yellow") for note in trace.notes)
