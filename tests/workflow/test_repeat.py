@@ -41,6 +41,7 @@ EVERY = [
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),
     *("--bind", "core", "--smt", "2", "--kind", "fast", "--reserve", "3", "--preflight", "off"),
     *("--proof", "0.25", "--energy", "off", "--counters", "software"),
+    *("--idle-power", "95W"),
     *("--threads", "3"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
