@@ -21,6 +21,7 @@ from rater.text.values import group_by_key, percent
 
 # From these on something is looked for: on quiet machines others have 1 to 3 % of a CPU.
 _LEAST_SHARE = 0.1  # of a CPU that others had, of the time in which tasks waited for a CPU
+_LEAST_WAITED = 0.25  # of what others had of CPUs: copies that waited less did not want them
 _LEAST_STOLEN = 0.05  # of a CPU that the hypervisor or interrupts had; a tick of a second is 1 %
 _LEAST_STALLED = 0.02  # of the time in which tasks waited for memory, which quiet machines never do
 _LEAST_KEPT_OFF = 0.05  # CPUs that a quota kept off
@@ -301,7 +302,8 @@ def _periods_of_group(phase: PhaseTimes, group: CpuGroupTimes) -> Iterator[Perio
     ran = sum(early_s < _last_end_s(phase, group) for early_s in phase.seconds[:-1])
     for kind, least in _LEAST_OF_SHARES.items():
         values = cpu_values(kind, group)[:ran]
-        if ends := find_period(phase.seconds[: ran + 1], values, least):
+        ends = find_period(phase.seconds[: ran + 1], values, least)
+        if ends and not (kind is PeriodKind.OTHERS and _nobody_waited(phase, group, ends)):
             yield _period(kind, phase, ends, lost=ends[2])
     usual, drops = _usual_mhz(group), cpu_values(PeriodKind.CLOCK, group)
     if ends := find_period(phase.seconds, group.throttles, _LEAST_THROTTLES):
@@ -311,6 +313,17 @@ def _periods_of_group(phase: PhaseTimes, group: CpuGroupTimes) -> Iterator[Perio
     elif usual and (ends := find_period(phase.seconds, drops, _LEAST_DROP)):
         period = _period(PeriodKind.CLOCK, phase, ends, lost=ends[2])
         yield replace(period, mhz=(usual * (1 - ends[2]), usual))
+
+
+def _nobody_waited(
+    phase: PhaseTimes, group: CpuGroupTimes, ends: tuple[float, float, float]
+) -> bool:
+    """Tell whether copies waited for far less than others had of their CPUs: these were idle."""
+    waits_s = [phase.waited_s.get(copy) for copy in group.copies]
+    known_s = [wait_s for wait_s in waits_s if wait_s is not None]
+    begin_s, end_s, level = ends
+    taken_s = level * (end_s - begin_s) * len(group.cpus)
+    return len(known_s) == len(waits_s) and sum(known_s) < _LEAST_WAITED * taken_s
 
 
 def cpu_values(kind: PeriodKind, group: CpuGroupTimes) -> Values:
@@ -504,8 +517,9 @@ def _what_text(period: Period) -> str:
         told = what.get(period.kind) or f"{_SUBJECTS[period.kind]} {share} {when}"
         return f"{cpus_text(period.cpus)}: {told}"
     quota = "" if period.limit is None else f" ({period.limit:.3g} CPUs)"
+    plural = "" if size == "1" else "s"
     return {
-        PeriodKind.QUOTA: f"the CPU quota{quota} kept copies off {size} CPUs {when}",
+        PeriodKind.QUOTA: f"the CPU quota{quota} kept copies off {size} CPU{plural} {when}",
         PeriodKind.MEMORY: f"tasks waited for memory {share} {when}{_limit_text(period)}",
         PeriodKind.CPU: f"tasks waited for a CPU {share} {when}, and who had it is not known",
     }[period.kind]

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from rater.analysis.results.account import cpus_of_copies
+from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
 from rater.analysis.results.cpu_use import group_cpus
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.series import UnpackedSeries, unpack_stored
@@ -76,6 +76,7 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, dict=True):
     copy_cpu: dict[int, Values]  # share of one CPU, by copy
     moved: dict[int, Moved]  # by copy
     spans_s: dict[int, tuple[float, float]]  # start and end, of copies with one run in the phase
+    waited_s: dict[int, float]  # for a CPU that others had, of copies of which all of it is known
     pressure: dict[str, Values]  # share of the time in which some task waited, by resource
     rates: dict[str, Values]  # of the machine, a second, by name
     watts: dict[str, Values]  # by domain of energy
@@ -118,31 +119,38 @@ def phase_times(run: StoredRun) -> tuple[PhaseTimes, ...]:
         return ()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
-    masks, limits = cpus_of_copies(run), _limits(run)
+    facts = _facts_of(run)
     phases: dict[int, dict[str, UnpackedSeries]] = {}
     for packed in run.series:
         phases.setdefault(packed.phase, {})[packed.family] = unpack_stored(packed, run.head.run)
     return tuple(
-        _phase_times(brackets[phase], families, copies.get(phase, ()), masks, limits)
+        _phase_times(brackets[phase], families, copies.get(phase, ()), facts)
         for phase, families in phases.items()
         if phase in brackets and "cpu" in families and len(families["cpu"].times_ns) > 1
     )
 
 
-class _Limits(Struct, frozen=True):
-    """What rater's cgroup may have; None: no limit, or not known."""
+class _RunFacts(Struct, frozen=True, kw_only=True):
+    """What phases need of their run; a limit of rater's cgroup is None if there is none.
 
-    cpus: float | None
-    memory_bytes: int | None
+    So it is if the limit is not known.
+    """
+
+    masks: Mapping[tuple[int, ...], tuple[int, ...] | None]
+    accounts: Mapping[tuple[int, int, int], TimeAccount]
+    quota_cpus: float | None
+    memory_limit_bytes: int | None
 
 
-def _limits(run: StoredRun) -> _Limits:
+def _facts_of(run: StoredRun) -> _RunFacts:
     settings = dict(run.settings)
     quota = settings.get("cgroup.cpu_quota", "")
     memory = settings.get("cgroup.memory_limit_bytes", "")
-    return _Limits(
-        cpus=float(quota) if _DECIMAL.fullmatch(quota) else None,
-        memory_bytes=int(memory) if memory.isdecimal() else None,
+    return _RunFacts(
+        masks=cpus_of_copies(run),
+        accounts=time_accounts(run),
+        quota_cpus=float(quota) if _DECIMAL.fullmatch(quota) else None,
+        memory_limit_bytes=int(memory) if memory.isdecimal() else None,
     )
 
 
@@ -221,8 +229,7 @@ def _phase_times(
     bracket: PhaseEnded,
     families: Mapping[str, UnpackedSeries],
     copies: Sequence[CopyEnded],
-    masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
-    limits: _Limits,
+    facts: _RunFacts,
 ) -> PhaseTimes:
     edges_ns = tuple(dict.fromkeys(sorted(families["cpu"].times_ns)))
 
@@ -242,10 +249,11 @@ def _phase_times(
         counted=bracket.counted,
         start_ns=start_ns,
         edges_ns=edges_ns,
-        cpus=tuple(_cpu_times(family("cpu"), copy_cpu, copies, masks)),
+        cpus=tuple(_cpu_times(family("cpu"), copy_cpu, copies, facts.masks)),
         copy_cpu=copy_cpu,
         moved={number: _moved(copy, number) for number in copy.places},
         spans_s=_spans_s(copies, start_ns),
+        waited_s=_waited_s(copies, facts.accounts),
         pressure=_known(
             {name: machine.rate(f"pressure_{name}_some_ns", unit=1e-9) for name in _PRESSURES}
         ),
@@ -258,9 +266,9 @@ def _phase_times(
             if name.startswith("energy_")
         },
         throttled=machine.rate("cfs_throttled_ns", unit=1e-9),
-        quota_cpus=limits.cpus,
+        quota_cpus=facts.quota_cpus,
         limit_hits=machine.rate("memory_limit_hits"),
-        memory_limit_bytes=limits.memory_bytes,
+        memory_limit_bytes=facts.memory_limit_bytes,
         temperatures_c={
             number: package.level("temperature_mc", number, 1e-3) for number in package.places
         },
@@ -276,6 +284,21 @@ def _spans_s(copies: Sequence[CopyEnded], origin_ns: int) -> dict[int, tuple[flo
         copy: ((row.start_ns - origin_ns) / 1e9, (row.start_ns + row.elapsed_ns - origin_ns) / 1e9)
         for copy, [row, *later] in group_by_key((row.copy, row) for row in copies).items()
         if row.start_ns is not None and not later
+    }
+
+
+def _waited_s(
+    copies: Sequence[CopyEnded], accounts: Mapping[tuple[int, int, int], TimeAccount]
+) -> dict[int, float]:
+    """Return how long each copy waited for a CPU in all its runs, unless one is not known."""
+    waits: dict[int, list[float | None]] = {}
+    for row in copies:
+        account = accounts.get((row.phase, row.copy, row.step))
+        waits.setdefault(row.copy, []).append(None if account is None else account.waited_s)
+    return {
+        copy: sum(wait_s for wait_s in of_runs if wait_s is not None)
+        for copy, of_runs in waits.items()
+        if None not in of_runs
     }
 
 

@@ -256,6 +256,18 @@ def test_what_comes_when_the_copies_of_a_cpu_have_ended_cost_them_nothing() -> N
     assert texts_of(replace(run, copies=(ended, run.copies[1]))) == []
 
 
+@pytest.mark.parametrize(("waited_s", "is_told"), [(4.0, True), (0.1, False), (None, True)])
+def test_others_on_a_cpu_that_its_copy_did_not_want_are_no_matter(
+    waited_s: float | None, *, is_told: bool
+) -> None:
+    copies = {"cpu_ms": (during(0, 4, 1000, otherwise=200), during(0, 10, 1000))}
+    run = made_run(copy=copies)
+    waits = {"run_delay_ns": round(waited_s * S), "run_delay_cpu_ns": 5 * S} if waited_s else {}
+    waiting = (computed(0, 5.2, **waits), run.copies[1])
+    text = "CPU 0: others had 80 % from second 4 to 10"
+    assert texts_of(replace(run, copies=waiting)) == ([text] if is_told else [])
+
+
 def test_half_a_second_in_one_of_many_iterations_is_no_matter() -> None:
     [phase] = phase_times(made_run(cpu={"steal": (during(4, 5, 40), NOTHING)}))
     quiet = phase_times(made_run())[0]
