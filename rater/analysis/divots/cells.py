@@ -22,6 +22,9 @@ FEWEST_ROUNDS = 3
 MOST_VISIBLE = 1.0  # where a place twice as bad could hide, nothing is said
 
 
+type LinesOf = Callable[[tuple[int, ...]], Sequence[Hashable]]
+
+
 class PlaceValue(Struct, frozen=True, kw_only=True):
     """A place in what was measured of it."""
 
@@ -48,14 +51,14 @@ def judge_cells[Place: tuple[int, ...]](
     peers: Mapping[Place, Hashable],
     *,
     higher_is_worse: bool,
+    lines_of: LinesOf = lambda _: (),
 ) -> CellsJudgement:
     """Compare each place, round by round, with the median of its peers in the same round.
 
     `values` has a number above 0 of each round; `peers` what a place has in common with its peers.
-    A place is slow if it is worse in every round, by `FLOOR` and half of its mean at least, and
-    beyond chance: by Student's t of the mean over its rounds, with the variance between rounds of
-    all places together and Bonferroni's price for so many places. None is where one twice as bad
-    could hide: such noise has bursts of many times the usual, and Student's t holds for none.
+    `lines_of` returns the lines of a place, as its row and its column. A line is judged by the
+    means over its places as a place is by its own; it makes all of them slow where each has half of
+    their mean at least.
     """
     sign = 1.0 if higher_is_worse else -1.0
     differences: dict[Place, list[float]] = {}
@@ -69,36 +72,59 @@ def judge_cells[Place: tuple[int, ...]](
                 sign * _log_ratio(place_values[number], [other[number] for other in others])
                 for number in range(rounds)
             ]
-    error, critical = _standard_error([*differences.values()])
-    visible = None if error is None else math.expm1((critical + _POWER_Z) * error)
-    cells = []
-    for place, place_values in values.items():
-        worse_by = differences.get(place)
-        is_slow = (
-            worse_by is not None
-            and error is not None
-            and visible is not None
-            and visible <= MOST_VISIBLE
-            and min(worse_by) > max(math.log1p(FLOOR), _LEAST_OF_MEAN * fmean(worse_by))
-            and fmean(worse_by) > critical * error
-        )
-        worse = None if worse_by is None else math.expm1(fmean(worse_by))
-        cells.append(
-            PlaceValue(place=place, value=median(place_values), worse=worse, is_slow=is_slow)
-        )
-    return CellsJudgement(
-        cells=tuple(cells), visible=None if visible is None else max(visible, FLOOR)
+    slow, visible = _find_slow(differences)
+    lines = group_by_key(
+        (line, place) for place in differences for line in enumerate(lines_of(place))
     )
+    means = {
+        line: [*map(fmean, zip(*(differences[place] for place in places), strict=False))]
+        for line, places in lines.items()
+        if len(places) > 1
+    }
+    for line in _find_slow(means)[0]:
+        least = min(fmean(differences[place]) for place in lines[line])
+        if least > _LEAST_OF_MEAN * fmean(means[line]):
+            slow |= {*lines[line]}
+    cells = tuple(
+        PlaceValue(
+            place=place,
+            value=median(place_values),
+            worse=math.expm1(fmean(differences[place])) if place in differences else None,
+            is_slow=place in slow,
+        )
+        for place, place_values in values.items()
+    )
+    return CellsJudgement(cells=cells, visible=None if visible is None else max(visible, FLOOR))
+
+
+def _find_slow[Name: Hashable](
+    differences: Mapping[Name, Sequence[float]],
+) -> tuple[set[Name], float | None]:
+    """Return what is worse than its peers, and the smallest difference that would be seen.
+
+    Something is slow if it is worse in every round, by `FLOOR` and half of its mean at least, and
+    beyond chance: by Student's t of the mean over its rounds, with the variance between rounds of
+    all together and Bonferroni's price for so many. None is where one twice as bad could hide:
+    such noise has bursts of many times the usual, and Student's t holds for none.
+    """
+    error, critical = _standard_error([*differences.values()])
+    if error is None:
+        return set(), None
+    visible = math.expm1((critical + _POWER_Z) * error)
+    slow = {
+        name
+        for name, worse_by in differences.items()
+        if visible <= MOST_VISIBLE
+        and min(worse_by) > max(math.log1p(FLOOR), _LEAST_OF_MEAN * fmean(worse_by))
+        and fmean(worse_by) > critical * error
+    }
+    return slow, visible
 
 
 def cells_by_line(
-    cells: Sequence[PlaceValue], lines_of: Callable[[tuple[int, ...]], Sequence[Hashable]]
+    cells: Sequence[PlaceValue], lines_of: LinesOf
 ) -> Iterator[tuple[PlaceValue, ...]]:
-    """Yield the cells in as few groups as they need, of which each is on one line.
-
-    `lines_of` returns the lines of a place: its row and its column. Cells of one line that are
-    slow together have one cause.
-    """
+    """Yield the cells in as few groups as they need, of which each is on one line."""
     rest = [*cells]
     while rest:
         lines = group_by_key(

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 
@@ -185,6 +186,7 @@ def measure_section(
         {place: [reading.value for reading in of_place] for place, of_place in by_place.items()},
         peers,
         higher_is_worse=measure.higher_is_worse,
+        lines_of=partial(_lines_of, topology=topology),
     )
     obstacles: list[str] = []
     if disturbed:
@@ -220,12 +222,8 @@ def _describe_slow(
     judgement: CellsJudgement, measure: CheckupMeasure, topology: Topology
 ) -> Iterator[str]:
     """Yield the slow places; those that have a node in common are one, with one size."""
-
-    def lines_of(place: tuple[int, ...]) -> Sequence[Hashable]:
-        return place if len(place) > 1 else [_node_of(place[0], topology)]
-
     nodes = {cell.place[-1] for cell in judgement.cells}
-    for cells in cells_by_line(judgement.slow, lines_of):
+    for cells in cells_by_line(judgement.slow, partial(_lines_of, topology=topology)):
         firsts, lasts = ({cell.place[axis] for cell in cells} for axis in (0, -1))
         place = measure.cpus_text(firsts)
         if measure.probe is CheckupProbe.CORE:
@@ -239,6 +237,11 @@ def _describe_slow(
         span = " to ".join(dict.fromkeys([values[0], values[-1]]))
         worse = f"{percent(mean_worse(cells), 0)} % worse than"
         yield f"{place}: {span} {measure.unit}, {worse} {'their' if values[1:] else 'its'} peers"
+
+
+def _lines_of(place: tuple[int, ...], topology: Topology) -> Sequence[Hashable]:
+    """Return the row and the column of a place; of a core its node."""
+    return place if len(place) > 1 else (_node_of(place[0], topology),)
 
 
 def _node_of(cpu: int, topology: Topology) -> int | None:

@@ -11,7 +11,9 @@ class CheckupCellJson(TypedDict):
     place: Annotated[list[int], "Nodes of CPUs and memory; node and load from 1; or a CPU."]
     value: Annotated[float, "Median over rounds."]
     worse: Annotated[float | None, "How much worse than its peers, a share; null: it has none."]
-    slow: Annotated[bool, "true: worse than its peers in every round, beyond chance."]
+    slow: Annotated[
+        bool, "true: it, or its whole row or column, is worse in every round, beyond chance."
+    ]
 
 
 class CheckupSectionJson(TypedDict):

@@ -155,7 +155,7 @@ def test_cells_are_rated_against_what_the_firmware_promises(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("found", "line"),
+    ("modules", "line"),
     [
         ("8 x 64 GB DDR5 at 4800 MT/s, 2 x 128 GB DDR5 on CXL at 5600 MT/s", None),
         ("8 x 64 GB DDR4 at 2666 MT/s, 8 x 128 GB persistent memory at 2666 MT/s", None),
@@ -166,8 +166,8 @@ def test_cells_are_rated_against_what_the_firmware_promises(tmp_path: Path) -> N
         ),
     ],
 )
-def test_modules_of_one_kind_of_memory_should_be_alike(found: str, line: str | None) -> None:
-    assert facts_section({"dimms.found": found}, []).lines == (() if line is None else (line,))
+def test_modules_of_one_kind_of_memory_should_be_alike(modules: str, line: str | None) -> None:
+    assert facts_section({"dimms.found": modules}, []).lines == (() if line is None else (line,))
 
 
 def test_what_others_disturbed_is_rated_against_nothing(tmp_path: Path) -> None:
@@ -319,7 +319,9 @@ def test_a_planted_slow_cell_is_named_and_no_other_in_nine_of_ten_matrices() -> 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2, 0.6])
 def test_no_cell_of_twenty_clean_matrices_is_named(noise: float) -> None:
     named = [
-        judge_cells(matrix(seed, noise=noise), PEERS, higher_is_worse=True).slow
+        judge_cells(
+            matrix(seed, noise=noise), PEERS, higher_is_worse=True, lines_of=lambda place: place
+        ).slow
         for seed in range(20)
     ]
     assert named == [()] * 20
@@ -336,12 +338,33 @@ def test_bursts_in_a_fifth_of_the_readings_name_no_place_and_hide_no_slow_one() 
             ]
             for place, of_rounds in matrix(seed, noise=0.05).items()
         }
-        named += bool(judge_cells(values, PEERS, higher_is_worse=True).slow)
+        judgement = judge_cells(values, PEERS, higher_is_worse=True, lines_of=lambda place: place)
+        named += bool(judgement.slow)
         values[2, 1] = [1.6 * value for value in values[2, 1]]
         judgement = judge_cells(values, PEERS, higher_is_worse=True)
         exact += places_of(judgement.slow) == [(2, 1)]
     assert named <= 2  # 1 by chance
     assert exact >= 75
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_slow_line_of_the_matrix_is_named_whole_where_noise_hides_some_of_its_places(
+    axis: int,
+) -> None:
+    whole = 0
+    for seed in range(20):
+        line = [place for place in PEERS if place[axis] == seed % 4]
+        values = matrix(seed, noise=0.1)
+        values |= {place: [1.4 * value for value in values[place]] for place in line}
+        judgement = judge_cells(values, PEERS, higher_is_worse=True, lines_of=lambda place: place)
+        whole += sorted(places_of(judgement.slow)) == sorted(line)
+    assert whole >= 19  # without a judgement of lines 4
+
+
+def test_a_slow_place_makes_neither_its_row_nor_its_column_slow() -> None:
+    values = matrix(3, noise=0.01, slow=(1, 2), by=3)
+    judgement = judge_cells(values, PEERS, higher_is_worse=True, lines_of=lambda place: place)
+    assert places_of(judgement.slow) == [(1, 2)]
 
 
 def test_a_burst_in_one_round_names_nothing() -> None:
