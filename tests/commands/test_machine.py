@@ -12,15 +12,19 @@ from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE
 
 import pytest
+from msgspec.structs import replace
 
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import HugePages, NodeMemory
 from rater.settings.tuner import SettingsSession
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from rater.show.screen.document import print_parts
+from rater.store.store import Store
 from rater.system.paths import default_journal_path, journal_paths
 from tests.support.calls import Rater, query_rows
+from tests.support.compared_runs import run
 from tests.support.golden_runs import ODD, VM
+from tests.support.papers import json_of
 from tests.support.places import MACHINES, needs_machines
 from tests.support.printed import printed_by
 from tests.support.settings_tree import BOOT_ID, line, policy, values
@@ -422,3 +426,58 @@ def test_paths_are_those_that_variables_set(
     assert (rows["cache"]["path"], rows["cache"]["exists"]) == (str(tmp_path), True)
     assert "defaults here" not in rows
     assert rows["built-in suites"]["exists"]
+
+
+def test_facts_of_a_run_have_units_and_fit_a_screen_whatever_firmware_says(
+    rater: Rater, store: Store
+) -> None:
+    hostile = "<script>\u202e\x1b[31m" + "x" * 100_000
+    made = run(1, {"a": [[1.0, 1.0]]})
+    host = replace(made.host, cpu_model="EPYC", microcode="0x1")
+    settings = {
+        "hmat.node0.read_latency_ns": "90",
+        "hmat.node0.read_bandwidth_mb_s": "204800",
+        "dimms.peak_mb_s": "307200",
+        "kernel.page_bytes": "4096",
+        "kernel.cmdline": "quiet password=hunter2",
+        f"dimm.{hostile}": hostile,
+        "unread.TLBs": "no reason",
+    }
+    store.add(replace(made, host=host, settings=tuple(settings.items())))
+    status, out, _ = rater("topo", "--facts", "--run-of", 1)
+    assert status == 0
+    for line_of_fact in (
+        "processor  EPYC",
+        "microcode  0x1",
+        "peak  307200 MB/s",
+        "node0 read latency    90 ns",
+        "node0 read bandwidth  204800 MB/s",
+        "base page     4096 bytes",
+        "command line  quiet password=[redacted]",
+        "TLBs  no reason",
+    ):
+        assert f"{line_of_fact}\n" in out
+    assert "<script>??[31mxx" in out
+    assert len(out) < 5000
+    document = json_of(rater, "topo", "--facts", "--run-of", 1)
+    facts = {fact["name"]: fact["value"] for fact in document["facts"]}
+    assert facts[f"dimm.{hostile}"] == hostile
+    assert "hunter2" not in json.dumps(document)
+
+
+def test_runs_of_machines_that_differ_say_in_what(rater: Rater, store: Store) -> None:
+    slot = "dimm.P0 CHANNEL H/DIMM 0"
+    for number, (module, microcode, words) in enumerate(
+        [("64 GB DDR5", "0x1", "ro nosmt"), ("empty", "0x2", "ro token=hunter2")], 1
+    ):
+        made = run(number, {"a": [[1.0, 1.0]]})
+        settings = ((slot, module), ("kernel.cmdline", words), ("thp.enabled", words))
+        host = replace(made.host, microcode=microcode)
+        store.add(replace(made, host=host, settings=settings))
+    status, out, _ = rater("divots", 1, 2)
+    assert status == 0
+    assert " ".join(out.partition("Their machines differ\n")[2].split()) == (
+        "memory slot P0 CHANNEL H/DIMM 0 64 GB DDR5 (run 1); empty (run 2) "
+        "microcode 0x1 (run 1); 0x2 (run 2) "
+        "setting kernel.cmdline nosmt (run 1); token=[redacted] (run 2)"
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rater.record.run import Host
 from rater.show.screen.document import Part, facts
+from rater.show.screen.format import crop
 
 if TYPE_CHECKING:
     from rater.show.documents.machine import HardwareDocument, HardwareFactJson
@@ -34,6 +35,7 @@ _WORDS = {
 }
 _UNITS = {"_mb_s": "MB/s", "_ns": "ns", "_bytes": "bytes"}  # that names end with
 _MOST_SLOTS = 64  # shown; --json has all
+_LONGEST_LABEL, _LONGEST_VALUE = 44, 2048  # of those shown: a command line has 2,048 letters
 
 
 def hardware_document(of: str, host: Host, settings: Mapping[str, str]) -> HardwareDocument:
@@ -70,15 +72,17 @@ def hardware_parts(document: HardwareDocument) -> Iterator[Part]:
     yield document["of"]
     for group in ("processor", *(name for name in _GROUPS if name != "processor")):
         rows = [fact for fact in document["facts"] if fact["group"] == group]
-        yield facts(
-            map(_labelled, rows),
-            group,
-            most=_MOST_SLOTS,
-        )
+        yield facts(map(_cropped, map(_labelled, rows)), group, most=_MOST_SLOTS)
     unread = [(entry["what"], entry["why"]) for entry in document["unread"]]
-    yield facts(unread, "not known")
+    yield facts(map(_cropped, unread), "not known", most=_MOST_SLOTS)
     if not document["facts"]:
         yield "nothing is recorded: an older rater made this run, or it was imported"
+
+
+def _cropped(row: tuple[str, str]) -> tuple[str, str]:
+    """Return a row that fits a screen, whatever another machine's firmware or a file says."""
+    label, value = row
+    return crop(label, _LONGEST_LABEL, ascii_only=True), crop(value, _LONGEST_VALUE)
 
 
 def _labelled(fact: HardwareFactJson) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from rater.analysis.results.periods import Period, period_text
 from rater.record.stored import RunHead
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
-from rater.show.screen.format import run_title
+from rater.show.screen.format import crop, run_title
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, group_by_key, percent, runs_text, signed_percent
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # -- Divots for people: the most costly first, what the layout explains apart ----------------------
 
 _MOST_LINES = 10
+_LONGEST_LABEL, _LONGEST_VALUE = 44, 80  # of facts of machines
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
 _MOST_PERIODS = 4
@@ -235,8 +236,11 @@ def hardware_parts(differences: Sequence[HardwareDifference]) -> Iterator[Part]:
     yield facts(
         (
             (
-                difference.what,
-                "; ".join(f"{value} ({runs_text(runs)})" for value, runs in difference.values),
+                crop(difference.what, _LONGEST_LABEL, ascii_only=True),
+                "; ".join(
+                    f"{crop(value, _LONGEST_VALUE, ascii_only=True)} ({runs_text(runs)})"
+                    for value, runs in difference.values
+                ),
             )
             for difference in differences
         ),
