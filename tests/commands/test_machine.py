@@ -432,8 +432,8 @@ def test_facts_of_a_run_have_units_and_fit_a_screen_whatever_firmware_says(
     rater: Rater, store: Store
 ) -> None:
     hostile = "<script>\u202e\x1b[31m" + "x" * 100_000
-    made = run(1, {"a": [[1.0, 1.0]]})
-    host = replace(made.host, cpu_model="EPYC", microcode="0x1")
+    made_run = run(1, {"a": [[1.0, 1.0]]})
+    host = replace(made_run.host, cpu_model="EPYC", microcode="0x1")
     settings = {
         "hmat.node0.read_latency_ns": "90",
         "hmat.node0.read_bandwidth_mb_s": "204800",
@@ -443,7 +443,7 @@ def test_facts_of_a_run_have_units_and_fit_a_screen_whatever_firmware_says(
         f"dimm.{hostile}": hostile,
         "unread.TLBs": "no reason",
     }
-    store.add(replace(made, host=host, settings=tuple(settings.items())))
+    store.add(replace(made_run, host=host, settings=tuple(settings.items())))
     status, out, _ = rater("topo", "--facts", "--run-of", 1)
     assert status == 0
     for line_of_fact in (
@@ -470,10 +470,10 @@ def test_runs_of_machines_that_differ_say_in_what(rater: Rater, store: Store) ->
     for number, (module, microcode, words) in enumerate(
         [("64 GB DDR5", "0x1", "ro nosmt"), ("empty", "0x2", "ro token=hunter2")], 1
     ):
-        made = run(number, {"a": [[1.0, 1.0]]})
+        made_run = run(number, {"a": [[1.0, 1.0]]})
         settings = ((slot, module), ("kernel.cmdline", words), ("thp.enabled", words))
-        host = replace(made.host, microcode=microcode)
-        store.add(replace(made, host=host, settings=settings))
+        host = replace(made_run.host, microcode=microcode)
+        store.add(replace(made_run, host=host, settings=settings))
     status, out, _ = rater("divots", 1, 2)
     assert status == 0
     assert " ".join(out.partition("Their machines differ\n")[2].split()) == (

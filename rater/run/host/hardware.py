@@ -104,11 +104,16 @@ def _memory_facts(slots: Sequence[MemorySlot]) -> Iterator[tuple[str, str]]:
     if not found:
         return
     yield "dimms.found", found
-    seen: Counter[str] = Counter()
+    named: set[str] = set()
     for slot in slots[:_MOST_SLOTS]:
-        seen[slot.name] += 1
-        number = f" ({seen[slot.name]})" if seen[slot.name] > 1 else ""
-        yield f"dimm.{slot.name}{number}", slot.description
+        name = slot.name
+        # A slot may be called as another one that is numbered, `A (2)`: a run has a name once.
+        for number in range(2, len(slots) + 2):
+            if name not in named:
+                break
+            name = f"{slot.name} ({number})"
+        named.add(name)
+        yield f"dimm.{name}", slot.description
     parts = Counter(slot.part for slot in slots if slot.part and slot.megabytes)
     if parts:
         yield "dimms.parts", ", ".join(f"{count} x {part}" for part, count in sorted(parts.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -324,6 +325,11 @@ def test_a_wrong_number_of_a_string_costs_that_string_only(tmp_path: Path) -> No
 def test_slots_of_one_name_are_all_kept(tmp_path: Path) -> None:
     facts = with_table(tmp_path, module("P0 CHANNEL A"), module("P0 CHANNEL A", gigabytes=0))
     assert facts["dimm.P0 CHANNEL A/DIMM 0 (2)"] == "empty"
+    names = ["A", "A", "A (2)", "A (2)", "A (3)"]
+    with_table(tmp_path, *(module("P0 CHANNEL A", name) for name in names))
+    counted = Counter(name for name, _ in hardware_facts(tmp_path))
+    assert max(counted.values()) == 1
+    assert sum(name.startswith("dimm.") for name in counted) == len(names)
 
 
 WHOLE = BIOS + b"".join(map(module, banks())) + END
@@ -436,19 +442,31 @@ def test_hmat_promises_are_told_by_node(tmp_path: Path) -> None:
     assert "unread.promised bandwidth" not in facts
 
 
-def test_nodes_of_a_package_are_counted_as_the_kernel_has_them(tmp_path: Path) -> None:
-    for node, cpus, package in ((0, "0-1", 0), (1, "2-3", 0), (2, "4", 1), (3, "5", 1)):
-        folder = tmp_path / f"sys/devices/system/node/node{node}"
+def nodes_per_package(root: Path, nodes: dict[str, tuple[int, ...]]) -> str | None:
+    """Return the fact of a machine: each node's list of CPUs, and packages of its end CPUs."""
+    for node, (cpus, packages) in enumerate(nodes.items()):
+        folder = root / f"sys/devices/system/node/node{node}"
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(f"{cpus}\n")
-        cpu = tmp_path / f"sys/devices/system/cpu/cpu{cpus[0]}/topology"
-        cpu.mkdir(parents=True)
-        (cpu / "physical_package_id").write_text(f"{package}\n")
-    assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "2"
-    unknown = tmp_path / "sys/devices/system/cpu/cpu4/topology/physical_package_id"
-    unknown.write_text("-1\n")  # of node 2
-    assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "1 or 2"
-    unknown.write_text("1\n")
-    spanning = tmp_path / "sys/devices/system/node/node0/cpulist"
-    spanning.write_text("0,4\n")  # of packages 0 and 1
-    assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "1 for 2 packages or more"
+        for cpu, package in zip(cpus[:1] + cpus[1:][-1:], packages, strict=True):
+            topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+            topology.mkdir(parents=True)
+            (topology / "physical_package_id").write_text(f"{package}\n")
+    return dict(hardware_facts(root)).get("cpu.nodes_per_package")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ({"0-1": (0, 0), "2-3": (0, 0), "4": (1,), "5": (1,)}, "2"),
+        ({"0-1": (0, 0), "2-3": (0, 0), "4": (1,)}, "1 or 2"),
+        ({"0-1": (0, 0), "2-3": (0, 0), "4": (-1,)}, "2"),  # -1: the kernel does not know
+        ({"0": (-1,), "1": (-1,)}, None),
+        ({"0-3": (0, 1)}, "1 for 2 packages or more"),  # numa=off, or interleaved nodes
+        ({"": ()}, None),
+    ],
+)
+def test_nodes_of_a_package_are_counted_as_the_kernel_has_them(
+    tmp_path: Path, nodes: dict[str, tuple[int, ...]], text: str | None
+) -> None:
+    assert nodes_per_package(tmp_path, nodes) == text
