@@ -17,10 +17,13 @@ from rater.lab.models.model import (
     TermState,
     choose_model,
     misses_of,
+    models_of,
     ranking_check,
 )
 from rater.lab.models.observed import ModelData, ModelRequest, observe
+from rater.lab.models.points_file import points_of_csv
 from rater.lab.models.quantities import PredictorKind, effort_named
+from rater.lab.models.show import model_charts
 from rater.lab.trace.costs import (
     Loads,
     costs_beside_runs,
@@ -369,6 +372,25 @@ def test_errors_of_all_pairs_the_ends_first() -> None:
     assert [low.errors[2], high.errors[0]] == pytest.approx([-0.4, -2.0])
     assert (low.outside, high.outside) == ((False, False, True), (True, False, False))
     assert ends.mean_error == ends.maximum_error == 0.5
+
+
+def test_many_layouts_have_lines_between_their_ends_middle_and_quarters() -> None:
+    """Through all pairs of 1,000 they took a minute and two gigabytes."""
+    x = np.arange(1000.0)
+    lines = two_point_models(x, 5 + x)
+    ends = {(line.first, line.second) for line in lines}
+    assert len(lines) == 10
+    assert {(0, 999), (0, 500), (500, 999), (250, 749)} <= ends
+    assert len(two_point_models(x[:50], 5 + x[:50])) == 50 * 49 / 2
+
+
+def test_each_curve_has_its_name_where_their_ends_meet() -> None:
+    (data,) = points_of_csv("x,y\n1,0.4\n2,0.6\n4,1.8\n", "points.csv", x="x", y="y")
+    (chart,) = model_charts(models_of([data], degree=2))
+    names = chart["data"]["names"]
+    assert [name["text"] for name in names] == ["quadratic", "linear"]
+    assert names[0]["y"] == pytest.approx(1.8)
+    assert names[0]["y"] - names[1]["y"] > 0.05
 
 
 def test_pairs_of_one_x_make_no_line() -> None:

@@ -179,6 +179,9 @@ def _unscaled(scaled: Floats, centre: float, half: float) -> tuple[float, ...]:
 # pair.
 
 
+_MOST_PAIRED = 50  # layouts with a line through each pair: 1,225 lines
+
+
 class TwoPointModel(Struct, frozen=True):
     """The line through two layouts."""
 
@@ -203,19 +206,17 @@ class TwoPointModel(Struct, frozen=True):
 
 
 def two_point_models(x: Floats, y: Floats) -> tuple[TwoPointModel, ...]:
-    """Return the lines through all pairs of layouts (x, y) of different x; () for fewer than three.
+    """Return the lines through pairs of layouts (x, y) of different x; () for fewer than three.
 
-    The pair of the smallest and the largest x stands first, the others follow by how far they lie
-    apart.
+    Of many layouts they are those between the marks of `_marks`: lines through all pairs grow with
+    the square of their number, and their errors with its cube. The pair of the smallest and the
+    largest x stands first, the others follow by how far they lie apart.
     """
     if len(x) < 3 or np.any(y == 0):
         return ()
-    order = np.argsort(x, kind="stable")
-    pairs = [
-        (int(first), int(second))
-        for first, second in combinations(order, 2)
-        if x[first] < x[second]
-    ]
+    order = [int(place) for place in np.argsort(x, kind="stable")]
+    places = order if len(order) <= _MOST_PAIRED else _marks(order)
+    pairs = [(first, second) for first, second in combinations(places, 2) if x[first] < x[second]]
     pairs.sort(key=lambda pair: -abs(float(x[pair[1]] - x[pair[0]])))
     return tuple(_fit_line(x, y, first, second) for first, second in pairs)
 
@@ -223,15 +224,19 @@ def two_point_models(x: Floats, y: Floats) -> tuple[TwoPointModel, ...]:
 def shown_pairs(models: Sequence[TwoPointModel], x: Floats) -> list[TwoPointModel]:
     """Return the pairs of a table: the ends of x, each end with the middle, quarters.
 
-    As OPERA's Table 1 has its few layouts; JSON has all of them.
+    As OPERA's Table 1 has its few layouts; JSON has all that were made.
     """
     if not models:
         return []
-    order = [int(place) for place in np.argsort(x, kind="stable")]
-    last = len(order) - 1
-    marks = [order[round(share * last)] for share in (0, 0.25, 0.5, 0.75, 1)]
-    wanted = {frozenset(pair) for pair in combinations(dict.fromkeys(marks), 2)}
+    marks = _marks([int(place) for place in np.argsort(x, kind="stable")])
+    wanted = {frozenset(pair) for pair in combinations(marks, 2)}
     return [model for model in models if frozenset((model.first, model.second)) in wanted]
+
+
+def _marks(order: Sequence[int]) -> list[int]:
+    """Return the layouts at the ends of x, at its middle and its quarters, each once."""
+    last = len(order) - 1
+    return list(dict.fromkeys(order[round(share * last)] for share in (0, 0.25, 0.5, 0.75, 1)))
 
 
 def _fit_line(x: Floats, y: Floats, first: int, second: int) -> TwoPointModel:

@@ -18,7 +18,7 @@ from rater.text.values import delimiter_of, group_by_key, printable, truncate_li
 
 _NAMES = ("benchmark", "program", "name")  # columns that name what was measured
 _LABELS = ("layout", "label", "point")  # and the layout that it had
-_MOST_POINTS = 10_000
+_MOST_POINTS = 200_000
 _MOST_LETTERS = 80  # of a name
 _LARGEST = 1e30  # of a number, and one over it the smallest: powers of them are still numbers
 

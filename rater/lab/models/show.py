@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -333,11 +334,6 @@ def _chart(model: SweepModel) -> dict[str, Any]:
         ends += [float(np.min(middle - band)), float(np.max(middle + band))]
     low, high = min(ends), max(ends)
     pad = 0.06 * (high - low or abs(high) or 1.0)
-    names: list[dict[str, Any]] = []
-    for place, (fit, values) in enumerate(curves):
-        y = float(values[-1])
-        if all(abs(y - name["y"]) > _TIGHT * (high - low) for name in names):
-            names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
     return {
         "title": sanitize(f"{model.observed.name}, {model.observed.y.title}"),
         "signals": {
@@ -370,9 +366,20 @@ def _chart(model: SweepModel) -> dict[str, Any]:
                 }
                 for layout in layouts
             ],
-            "names": names,
+            "names": list(_curve_names(curves, _TIGHT * (high - low))),
         },
     }
+
+
+def _curve_names(
+    curves: Sequence[tuple[PolynomialFit, Floats]], apart: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the name of each curve beside its end, moved down where another one is as near."""
+    ends = [(float(values[-1]), place, fit.name) for place, (fit, values) in enumerate(curves)]
+    y = math.inf
+    for end, place, name in sorted(ends, reverse=True):
+        y = min(end, y - apart)
+        yield {"y": y, "text": name, "colour": _COLOURS[place]}
 
 
 def _error(fit: PolynomialFit, layout: LayoutValue) -> float:

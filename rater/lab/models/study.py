@@ -233,10 +233,22 @@ def model_points(output: Output, csv: str, options: ModelOptions) -> int:
         raise InputError("--csv: expected --x COLUMN and --y COLUMN as well, names of its columns")
     if options.axis is not None:
         raise InputError("--axis is of a sweep: leave it out with --csv")
-    text = read_text(Path(csv), "points")
+    text = _read_points(csv)
     models = models_of(points_of_csv(text, csv, x=options.x, y=options.y), degree=options.degree)
     _print_models(output, models, ModelSource(None, csv), options, drawing)
     return 0
+
+
+def _read_points(csv: str) -> str:
+    """Return the text of a file of points. Raises `InputError`."""
+    try:
+        return read_text(Path(csv), "points")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"--csv {csv}: byte {error.start + 1} is not UTF-8; save it as CSV in UTF-8"
+        ) from None
+    except OSError as error:
+        raise InputError(f"--csv {csv}: cannot be read ({error.strerror})") from None
 
 
 def model_sweep(output: Output, sweep_word: str, options: ModelOptions) -> int:
@@ -278,7 +290,8 @@ def _print_models(
         names = truncate_list([model.observed.name for model in models])
         if not any(model.fits for model in models):
             raise InputError(f"{file}: nothing to draw: a model needs {LEAST_VALUES} values of x")
-        write_drawing(models_svg(models, f"{source.name}: {names}"), drawing)
+        title = source.name if names == source.name else f"{source.name}: {names}"
+        write_drawing(models_svg(models, title), drawing)
 
     def parts(_: object) -> Iterator[Part]:
         yield from models_parts(models, [*source.missing, *source.disturbed])

@@ -141,3 +141,8 @@ def test_points_of_ones_own_become_a_model_and_a_wrong_file_says_where(
     path.write_text('walks,joules\n1,"2,5"\n')
     _, _, err = rater("lab", "model", "--csv", path, "--x", "walks", "--y", "joules")
     assert "row 1: joules: '2,5' is no number; decimals follow a point here" in err
+    path.write_bytes("walks,joules,é\n1,2,3\n".encode("latin-1"))
+    for name, said in ((path, "byte 14 is not UTF-8"), (tmp_path, "cannot be read (")):
+        status, _, err = rater("lab", "model", "--csv", name, "--x", "walks", "--y", "joules")
+        assert (status, err.count("\n")) == (2, 1)
+        assert said in err
