@@ -376,10 +376,10 @@ def _curve_names(
 ) -> Iterator[dict[str, Any]]:
     """Yield the name of each curve beside its end, moved down where another one is as near."""
     ends = [(float(values[-1]), place, fit.name) for place, (fit, values) in enumerate(curves)]
-    y = math.inf
+    written_at = math.inf
     for end, place, name in sorted(ends, reverse=True):
-        y = min(end, y - apart)
-        yield {"y": y, "text": name, "colour": _COLOURS[place]}
+        written_at = min(end, written_at - apart)
+        yield {"y": written_at, "text": name, "colour": _COLOURS[place]}
 
 
 def _error(fit: PolynomialFit, layout: LayoutValue) -> float:
