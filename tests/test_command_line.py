@@ -650,15 +650,25 @@ def test_a_signal_ends_rater_at_once_until_its_command_begins(module: str, said:
     assert (done.returncode, done.stdout, done.stderr) == (143, said, "")
 
 
-def test_a_signal_amid_an_import_is_raised_when_the_module_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "handled"),
+    [
+        ("system.process import raise_stopped", "handle_stop_signals(raise_stopped)"),
+        ("workflow.run.campaign import stoppable", "stoppable()"),
+    ],
+)
+def test_a_signal_amid_an_import_is_raised_when_the_module_is_whole(
+    tmp_path: Path, module: str, handled: str
+) -> None:
     (tmp_path / "halfway.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nis_whole = True\n"
     )
     program = (
         "import sys, time\n"
-        "from rater.system.process import StoppedBySignal, handle_stop_signals, raise_stopped\n"
+        "from rater.system.process import StoppedBySignal, handle_stop_signals\n"
+        f"from rater.{module}\n"
         "try:\n"
-        "    with handle_stop_signals(raise_stopped):\n"
+        f"    with {handled}:\n"
         "        import halfway\n"
         "        time.sleep(60)\n"
         "except StoppedBySignal as stopped:\n"

@@ -34,7 +34,13 @@ from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RaterError
 from rater.system.files import Trusted, user_name
 from rater.system.paths import default_journal_path, sysroot
-from rater.system.process import STOP_SIGNALS, StoppedBySignal, handle_stop_signals, print_error
+from rater.system.process import (
+    STOP_SIGNALS,
+    StoppedBySignal,
+    handle_stop_signals,
+    print_error,
+    raise_stopped,
+)
 from rater.text.values import signal_name
 from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
@@ -323,12 +329,12 @@ class StopOnFirstSignal(Struct):
         """Take no signal from here on: what follows must not be broken off."""
         self._is_closed = True
 
-    def stop(self, signum: int, _: FrameType | None) -> None:
-        """Raise `StoppedBySignal` for the first signal."""
+    def stop(self, signum: int, frame: FrameType | None) -> None:
+        """Raise `StoppedBySignal` for the first signal; amid an import, behind that."""
         if not self._is_closed:
             self._is_closed = True
             self.received = signum
-            raise StoppedBySignal(signum)
+            raise_stopped(signum, frame)
 
 
 @contextmanager
