@@ -164,7 +164,7 @@ def test_a_signal_as_the_launchers_of_a_sweep_begin_leaves_all_settings_as_they_
     before = values(tree)
     monkeypatch.setenv("RATER_SYSROOT", str(tree))
     words = ["sweep", "--axis", "thp=never,always", "--rounds", "1", "--copies", "1"]
-    ends = _signalled(number, 61, *words, "--quiet", "--proof", "off", "--", "true")
+    ends = _signalled(number, 97, *words, "--quiet", "--proof", "off", "--", "true")
     assert [end for end in ends if end["status"] != status or end["left"]] == []
     assert values(tree) == before
 
