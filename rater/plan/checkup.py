@@ -184,7 +184,7 @@ def request_of_point(
             suites=(limits.mix,),
             size=limits.mix_size,
             iterations=3,
-            timeout_s=limits.total_s / limits.rounds,
+            timeout_s=limits.total_s,
             tags=tags,
         )
     # Copies are looked at twice while they take turns: more costs those that share a CPU.
