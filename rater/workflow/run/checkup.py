@@ -70,8 +70,8 @@ from rater.workflow.run.session import MadeRun
 
 NO_MIX = "none"  # of --mix
 _RETRIES = 2  # of a run in which a copy failed
-# Times what a whole checkup takes: then no further run is made. Emulated machines of four nodes took
-# twice as long.
+# Times what a whole checkup takes: then no further run is made. Emulated machines of four nodes
+# took twice as long.
 _MOST_TIMES = 3
 _FIRST_FIXED_S = 1.0  # of a run beside its windows, before one is known
 
