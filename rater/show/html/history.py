@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 40  # of a table that is there at once
 _MOST_CHANGES = 6  # on a card
 _HEIGHT, _ROOM = 240, 52  # of a picture, and right of it, in pixels
-_SCRIPTS = ("state", "cards", "charts", "tables", "history")
+_SCRIPTS = ("state", "cards", "charts", "tables", "paper", "history")
 
 
 def history_html(document: HistoryDocument, histories: Sequence[RunHistory], library: str) -> str:

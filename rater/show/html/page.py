@@ -54,7 +54,10 @@ from rater.text.values import JsonFields, group_by_key, to_json
 # pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
 # page asks the network for nothing, and its Content-Security-Policy would not let it.
 
-_SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
+_SCRIPTS = (
+    *("state", "cards", "charts", "panels", "machine", "timeline", "tables"),
+    *("paper", "start"),
+)
 _SKIP = {"pictures": "to the pictures", "when": "to who ran when", "results": "to the tables"}
 _MOST_ROWS = 40  # of a table that is there at once
 _MOST_PAIRED = 12  # benchmarks of two runs that have pictures of their own

@@ -2,7 +2,7 @@
 const dateWidth = 72; // of the text below a point
 
 function fitted(chart, width) {
-  const most = Math.max(2, Math.floor(width / dateWidth)), texts = chart.data.copies;
+  const most = Math.max(2, Math.floor(Math.min(width, paper) / dateWidth)), texts = chart.data.copies; // on paper, too
   const step = Math.ceil(texts.length / most);
   return {...chart, data: {...chart.data, copies: texts.filter((text, place) => place % step === 0)}};
 }
