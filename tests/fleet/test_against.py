@@ -10,6 +10,7 @@ import pytest
 
 from rater.analysis.stats.robust import Floats
 from rater.fleet.hosts import compare_fleet, results_of
+from rater.fleet.show import odd_text
 from rater.fleet.slowness import compare_against
 from rater.store.store import open_store
 from tests.support.calls import Rater, query_rows
@@ -118,7 +119,13 @@ def test_an_empty_channel_and_a_word_of_the_command_line_are_told_of_one_host() 
         for number in (2, 3, 4)
     }
     own = {"kernel.cmdline": "root=UUID=1 ro quiet mitigations=off key=9", slot: "empty"}
-    assert odd_of({1: own} | others) == [
+    odd = odd_of({1: own} | others)
+    names = ("name", "value", "usual")
+    assert odd_text([dict(zip(names, row, strict=True)) for row in odd[:2]]) == (
+        "differs: memory slot P0 CHANNEL H/DIMM 0 is empty (most others: 64 GB DDR5), "
+        "kernel.cmdline mitigations is off (most others: auto)"
+    )
+    assert odd == [
         (slot, "empty", "64 GB DDR5"),
         ("kernel.cmdline mitigations", "off", "auto"),
         ("kernel.cmdline nosmt", None, "nosmt"),
