@@ -30,6 +30,7 @@ _LEAST_THROTTLES = 0.2  # a second
 _LEAST_S = 0.5
 _LEAST_LOST = 0.005  # of the time of a benchmark's brackets: what costs less is not told
 _LEAST_LOST_S = 0.05  # of a copy that waited for a disk
+_LATE_S = 0.05  # from the last end to the last sample of a phase
 _SHORT_S = 0.25  # an interval at the end that is shorter has ticks of too little time
 _MOST_OF_ALL = 2 / 3  # of the whole disturbance of the phase, that lies in the period
 _HALF = 0.5  # of its largest value: where it begins and ends
@@ -299,7 +300,7 @@ def _cpu_periods(phase: PhaseTimes) -> Iterator[Period]:
 
 
 def _periods_of_group(phase: PhaseTimes, group: CpuGroupTimes) -> Iterator[Period]:
-    ran = sum(early_s < _last_end_s(phase, group) for early_s in phase.seconds[:-1])
+    ran = sum(late_s <= _last_end_s(phase, group) + _LATE_S for late_s in phase.seconds[1:])
     for kind, least in _LEAST_OF_SHARES.items():
         values = cpu_values(kind, group)[:ran]
         ends = find_period(phase.seconds[: ran + 1], values, least)
@@ -348,7 +349,10 @@ def cpu_values(kind: PeriodKind, group: CpuGroupTimes) -> Values:
 
 
 def _last_end_s(phase: PhaseTimes, group: CpuGroupTimes) -> float:
-    """Return when the last of a group's copies ended: what came later cost them nothing."""
+    """Return when the last of a group's copies ended: what came later cost them nothing.
+
+    So others had a part of the interval in which it ended for nothing, and it is left out.
+    """
     ends_s = [phase.spans_s[copy][1] for copy in group.copies if copy in phase.spans_s]
     return max(ends_s) if len(ends_s) == len(group.copies) else phase.seconds[-1]
 
@@ -461,6 +465,7 @@ def _disk_stretch(
 def _waits(phase: PhaseTimes, copy: int, group: CpuGroupTimes, place: int) -> bool:
     """Tell whether a copy moved bytes in an interval, and left its CPU idle meanwhile.
 
+    Others may have used that CPU: then tasks waited for a disk for most of what the copy lost.
     Of copies with several runs in a phase only the first interval is looked at: they end and begin.
     Bytes that were written may lie in memory yet: there tasks must have waited for a disk.
     """
@@ -473,12 +478,14 @@ def _waits(phase: PhaseTimes, copy: int, group: CpuGroupTimes, place: int) -> bo
         return False
     if phase.copy_cpu[copy][place] is None or value(phase.throttled) >= _LEAST_KEPT_OFF:
         return False
+    share = phase.copy_cpu[copy][place] or 0.0
     used = sum(map(value, (group.own, group.others, group.irq, group.steal)))
-    moved = phase.moved[copy]
-    read, written = value(moved.read), value(moved.written)
-    is_written = written >= _LEAST_BYTES and value(phase.pressure.get("io", ())) >= _LEAST_STALLED
-    is_moving = read >= _LEAST_BYTES or is_written
-    return is_moving and max(used, phase.copy_cpu[copy][place] or 0.0) < _COMPUTES
+    moved, stalled = phase.moved[copy], value(phase.pressure.get("io", ()))
+    is_written = value(moved.written) >= _LEAST_BYTES and stalled >= _LEAST_STALLED
+    is_moving = value(moved.read) >= _LEAST_BYTES or is_written
+    is_left_idle = max(used, share) < _COMPUTES
+    is_stalled = share < _COMPUTES and stalled >= _HALF * (1 - share)
+    return is_moving and (is_left_idle or is_stalled)
 
 
 # -- In words --------------------------------------------------------------------------------------

@@ -204,6 +204,17 @@ IDLE = (during(0, 10, 30),) * 2  # hundredths of a second that their CPUs worked
             "start-up of copies 0-1: 0.9 of 1 s computed, 128 MB/s read, 0.1 s waited for a disk",
         ),
         (
+            # Others used what the copies left, which is no disturbance.
+            made_run(
+                copy={
+                    "cpu_ms": (during(0, 1, 910, otherwise=1000),) * 2,
+                    "read_bytes": (during(0, 1, 64 * MB),) * 2,
+                },
+                machine={"pressure_io_some_ns": during(0, 1, 0.05 * S)},
+            ),
+            "start-up of copies 0-1: 0.9 of 1 s computed, 128 MB/s read, 0.1 s waited for a disk",
+        ),
+        (
             made_run(
                 cpu={"user": (during(6, 8, 25, otherwise=100), ALWAYS)},
                 copy={
@@ -252,8 +263,9 @@ def test_what_comes_when_the_copies_of_a_cpu_have_ended_cost_them_nothing() -> N
     copies = {"cpu_ms": (during(0, 4, 1000), during(0, 10, 1000))}
     run = made_run(copy=copies)
     assert texts_of(run) == ["CPU 0: others had 100 % from second 4 to 10"]
-    ended = replace(run.copies[0], elapsed_ns=4 * S, finish_ns=4 * S)
-    assert texts_of(replace(run, copies=(ended, run.copies[1]))) == []
+    for end_ns in (4 * S, 4 * S + S // 2):  # and others had the rest of its last interval
+        ended = replace(run.copies[0], elapsed_ns=end_ns, finish_ns=end_ns)
+        assert texts_of(replace(run, copies=(ended, run.copies[1]))) == []
 
 
 @pytest.mark.parametrize(("waited_s", "is_told"), [(4.0, True), (0.1, False), (None, True)])
