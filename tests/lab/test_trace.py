@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
 from rater.lab.trace.machine import machine_tlb, miss_cycles
+from rater.lab.trace.pages import check_program
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
 from rater.lab.trace.tlb import CheckTimes, PageTrace, WalkGap, WalkOrder
 from rater.lab.trace.tracer import (
@@ -39,6 +40,7 @@ from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RunError
 from rater.workflow.counters import counter_settings
 from tests.support.calls import Rater
+from tests.support.papers import suite_of
 from tests.support.traces import COSTS, TLB, a_trace
 
 
@@ -607,3 +609,20 @@ def test_costs_are_read_whole_however_many_there_are_and_kept_for_counters(
     # Intel's tables count the time of walks: nothing is to be estimated.
     intel = choose_groups("cpi", Processor(name="", vendor="GenuineIntel", family=6, model=207))
     assert [name for name, _ in counter_settings(intel)] == ["rater.counters.intel-spr"]
+
+
+def test_a_program_beside_a_stored_trace_is_the_one_that_was_traced(
+    rater: Rater, store: Store, tmp_path: Path
+) -> None:
+    """A suite that was given by its path is given once more to be run again."""
+    suite = suite_of(tmp_path, ["a", "b"])
+    trace = replace(a_trace(), suite="of-names", name="a")
+    keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
+    for words, said in (
+        ((f"{suite}/b", "--check"), "b: the trace is of of-names/a; name that one, or nothing"),
+        ((suite, "--check"), "the trace is of of-names/a; name that one, or nothing"),
+        ((f"{suite}/a",), "--show names a trace that is there: leave the program out"),
+    ):
+        status, _, err = rater("lab", "trace", "--show", "last", *words)
+        assert (status, said in err) == (2, True), err
+    check_program(trace, f"{suite}/a")

@@ -142,10 +142,13 @@ def pages(output: Output, options: TraceOptions, listing: bool) -> int:
         _measure_machine(output, options)
         return 0
     if options.trace is not None:
-        if options.which is not None or options.command is not None:
+        has_path = options.which is not None and options.check is not None
+        if options.command is not None or (options.which is not None and not has_path):
             raise InputError("--show names a trace that is there: leave the program out")
         with open_existing_store(output) as store:
             stored = load_trace(store, find_trace(store, options.trace))
+        if has_path:
+            check_program(stored.trace, options.which or "")
         if options.measure:
             stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
     else:
@@ -266,6 +269,18 @@ def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
         for problem in problems
     ]
     return tuple(notes)
+
+
+def check_program(trace: PageTrace, selection: str) -> None:
+    """Raise `InputError` where a benchmark of a suite is not the one that was traced.
+
+    A trace knows its suite by name: to run it again, one that was given by its path is named anew.
+    """
+    suite = select_from_suite(load_suite(split_selection(selection)[0]), selection)
+    names = [benchmark.name for benchmark in suite.benchmarks]
+    if (suite.name, names) != (trace.suite, [trace.name]):
+        traced = f"{trace.suite}/{trace.name}" if trace.suite else trace.name
+        raise InputError(f"{selection}: the trace is of {traced}; name that one, or nothing")
 
 
 # -- What is traced: one benchmark of a suite, or a command, ready to be started -------------------
