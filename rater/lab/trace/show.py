@@ -223,6 +223,9 @@ def _page_sizes_table(view: TraceView) -> ViewTable:
     return ViewTable(title="", rows=view.trace.reuse, fields=fields)
 
 
+_GIGABYTES_FROM = 1e10  # bytes: 2199023 MB are hard to read
+
+
 def _coverage_text(view: TraceView) -> str:
     """Say how much memory the largest level of the TLB covers, of what the program touches."""
     texts = []
@@ -230,8 +233,10 @@ def _coverage_text(view: TraceView) -> str:
         covered_bytes, share = tlb_coverage(view.tlb, reuse)
         if share is not None:
             of_touched = "all" if share == 1 else f"{percent(share, 2)} %"
-            size = format_number(covered_bytes / 1e6)
-            texts.append(f"{size} MB in {page_name(reuse.page_bytes)} pages ({of_touched})")
+            is_large = covered_bytes >= _GIGABYTES_FROM
+            size = f"{format_number(covered_bytes / (1e9 if is_large else 1e6))} "
+            size += "GB" if is_large else "MB"
+            texts.append(f"{size} in {page_name(reuse.page_bytes)} pages ({of_touched})")
     return f"The TLB covers {', '.join(texts)} of what is touched."
 
 
