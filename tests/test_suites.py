@@ -719,3 +719,77 @@ def test_what_is_no_number_is_refused(matrix_program: Path) -> None:
         1,
         "error: MATRIX_KIB is 'many', expected a whole number\n",
     )
+
+
+FAKE_CLOCK = """
+#include <time.h>
+static inline int tick(clockid_t which, struct timespec *now)
+{
+    static long ticks;
+    ticks += which == CLOCK_MONOTONIC;
+    *now = (struct timespec){ticks / 10000, ticks % 10000 * 100000};
+    return 0;
+}
+#define clock_gettime tick
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "figures"),
+    [
+        # A clock that goes on by 100 us whenever it is read. Of a step: 2,000 loads; 64 KiB.
+        ("matrix", ("latency", "256", "20"), {"latency": 50.0, "bandwidth": 0.65536}),
+        ("matrix", ("bandwidth", "256", "20"), {"bandwidth": 0.65536}),
+        ("matrix", ("loaded", "256", "20"), {f"line{step}": 50.0 for step in range(1, 6)}),
+        ("matrix", ("compute", "256", "20"), {"rate": 200.0}),
+        ("latency", ("256", "1000"), {"latency": 100.0}),
+        # 2 passes over 1,000 elements of 8 bytes in 2 and in 3 arrays, all in 100 us.
+        ("stream", ("copy", "1000", "2"), {"bandwidth": 0.32}),
+        ("stream", ("triad", "1000", "2"), {"bandwidth": 0.48}),
+        ("gups", ("1", "100"), {"rate": 0.001}),
+    ],
+)
+def test_bytes_and_loads_are_counted_to_the_digit(
+    tmp_path: Path, source: str, arguments: tuple[str, ...], figures: dict[str, float]
+) -> None:
+    (tmp_path / "clock.h").write_text(FAKE_CLOCK)
+    program = tmp_path / source
+    text = data_folder("suites") / f"memory/{source}.c"
+    command = ["cc", "-O1", "-include", str(tmp_path / "clock.h"), "-o", str(program), str(text)]
+    subprocess.run(command, check=True)
+    ended = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    values = re.findall(r"^(\w+) ([0-9.]+) (?:ns|GB/s|GUPS|per us)$", ended.stdout, re.MULTILINE)
+    assert {name: float(value) for name, value in values} == pytest.approx(figures, rel=1e-4)
+
+
+DRIVER = """
+#define main main_of_matrix
+#include "memory/matrix.c"
+#undef main
+
+int main(void)
+{
+    static struct line lines[1000];
+    static uint64_t words[2 * BLOCK_WORDS];
+    make_cycle(lines, 1000);
+    int length = 1;
+    for (const struct line *at = lines[0].next; at != lines; at = at->next)
+        length++;
+    for (int i = 0; i < 2 * BLOCK_WORDS; i++)
+        words[i] = i % LINE_WORDS == 0 ? i / LINE_WORDS : 1000000;
+    struct work work = {.words = words, .count = 2 * BLOCK_WORDS / LINE_WORDS};
+    const int64_t lines_read = read_block(&work) + read_block(&work);
+    printf("%d %" PRId64 " %" PRIu64 " %" PRId64 "\\n", length, lines_read, work.sum, work.place);
+    return 0;
+}
+"""
+
+
+def test_a_chase_is_one_cycle_of_all_lines_and_reads_touch_each_line_once(tmp_path: Path) -> None:
+    """The first word of a line is its number: the sum of 0 to 2,047 is 2,096,128."""
+    (tmp_path / "driver.c").write_text(DRIVER)
+    folder = data_folder("suites")
+    program = str(tmp_path / "driver")
+    subprocess.run(["cc", "-O1", f"-I{folder}", "-o", program, f"{program}.c"], check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert printed.stdout.split() == ["1000", "2048", "2096128", "0"]
