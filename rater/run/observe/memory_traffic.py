@@ -93,9 +93,12 @@ class TrafficSource:
         except (OSError, ValueError) as error:
             _close(counter.descriptor for counter in self._counters)
             self._counters = []
+            why = str(error)
             if isinstance(error, PermissionError):
-                reason, remedy = perf_refusal(error, 0, root)
-                self.refused = f"memory traffic is not known: {reason}; {remedy}"
+                why = "; ".join(perf_refusal(error, 0, root))
+            elif isinstance(error, OSError):
+                why = f"the kernel opens no counter of it ({error.strerror})"
+            self.refused = f"memory traffic is not known: {why}"
 
     def close(self) -> None:
         """Close the counters: none is read any more."""

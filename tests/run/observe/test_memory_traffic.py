@@ -192,10 +192,22 @@ def test_who_may_not_open_counters_is_told_why_and_the_way_out(server: Server) -
     assert "sysctl kernel.perf_event_paranoid" in source.refused
 
 
+def test_a_counter_that_the_kernel_does_not_open_is_told_with_its_reason(server: Server) -> None:
+    intel(server, SAPPHIRE_RAPIDS)
+
+    def refuse(pmu_type: int, config: int, cpu: int) -> int:
+        raise OSError(errno.ENODEV, "No such device")
+
+    expected = "memory traffic is not known: the kernel opens no counter of it (No such device)"
+    assert TrafficSource(server.root, refuse).refused == expected
+
+
 def test_a_machine_without_such_pmus_and_a_term_without_bits_count_nothing(server: Server) -> None:
-    assert source_of(server).places == []
+    assert (source_of(server).places, source_of(server).refused) == ([], None)
     server.pmu("amd_umc_0", 1, "0", format__rdwrmask="config1:8-9", format__event="config:0-7")
     assert source_of(server).places == []
+    why = source_of(server).refused or ""
+    assert why.startswith("memory traffic is not known: ") and why.endswith("no bits for rdwrmask")
     formats = server.root / "sys/bus/event_source/devices/amd_umc_0/format"
     server.write("sys/bus/event_source/devices/amd_umc_0/format/wide", "config:0-7,32-35")
     assert encode("wide=0x1a0", formats) == 0x1_0000_00A0
