@@ -191,7 +191,9 @@ def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> list[Span]:
         named = [styles[place] for place in cell or () if place in styles]
         style = _SLOW if _SLOW in named else named[0] if named else _PLAIN
         medians = [median(values[place]) for place in cell or () if place in values]
-        if failed.intersection(cell or ()):
+        # Of two runs a sign is the median over iterations: one that failed is told below it.
+        is_failed = failed.intersection(cell or ()) and not (panel.series and medians)
+        if is_failed:
             signs.append((_FAILED[ascii_only], _SLOW))
         elif not medians and not_known.intersection(cell or ()):
             signs.append((_NOT_KNOWN[ascii_only], _PLAIN))

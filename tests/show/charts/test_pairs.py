@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from msgspec.structs import replace
 
@@ -20,6 +22,8 @@ from rater.show.charts.pairs import (
 )
 from rater.show.charts.panels import failed_text
 from rater.show.charts.picture import Label
+from rater.show.charts.terminal import print_picture
+from rater.show.screen.console import Printer, TextScreen
 from rater.system.errors import InputError
 from tests.support.example_runs import copy_row, stored
 
@@ -102,6 +106,27 @@ def test_copies_that_failed_in_one_run_are_crosses_of_that_run() -> None:
     assert said == ["no CPU whose copies ended well in both: z base", "drawn of run 1 alone: CPU 3"]
     with pytest.raises(InputError, match="have no CPU in common whose copies ended well"):
         pair_runs(side(1, good), side(2, bad), benchmark="z")
+
+
+def test_a_copy_that_failed_in_one_of_its_iterations_keeps_its_sign() -> None:
+    """Copy 0 of run 2 failed in iteration 2, copy 1 in both: a sign of its median, and a cross."""
+    good = [copy_row(copy, 10.0, cpu=copy, iteration=it) for copy in range(2) for it in (1, 2)]
+    bad = [
+        copy_row(
+            row.copy,
+            10.0,
+            cpu=row.cpu,
+            iteration=row.iteration,
+            status=CopyStatus.OK if (row.copy, row.iteration) == (0, 1) else CopyStatus.FAILED,
+        )
+        for row in good
+    ]
+    pair = pair_runs(side(1, good, 2), side(2, bad, 2))
+    out = StringIO()
+    print_picture(pair.picture, Printer(TextScreen(out, width=60)))
+    (line,) = (line for line in out.getvalue().splitlines() if "run 2  10.00 s" in line)
+    assert line.count("\u00d7") == 4, "as wide as the signs of copy 0"
+    assert "run 2: copies 0-1 failed" in out.getvalue()
 
 
 def test_runs_with_other_numbers_of_copies_say_both_and_which_cpus_one_has_alone() -> None:
