@@ -13,7 +13,7 @@ from rater.plan.counter_choice import (
     choose_groups,
     refuse_few_iterations,
 )
-from rater.plan.counter_tables import MISS_CYCLES, TABLE_TEXT
+from rater.plan.counter_tables import MISS_CYCLES, TABLE_TEXT, CounterTable
 from rater.plan.idle_power import GIVEN, IdlePower, idle_settings
 from rater.plan.request import Request
 from rater.plan.schedule import Plan
@@ -111,6 +111,20 @@ def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...
         *((f"{TABLE_TEXT}{table.name}", table.text) for table in tables),
         *(((MISS_CYCLES, f"{cycles:.4g}"),) if cycles is not None else ()),
     )
+
+
+def estimate_text(table: CounterTable) -> str | None:
+    """Say what a table's estimated parts follow from on this machine; None: it has none."""
+    if not table.estimates:
+        return None
+    parts = ", ".join(part.name for part in table.estimates)
+    cycles = _miss_costs().miss_cycles()
+    if cycles is None:
+        return (
+            f"{table.name}: {parts} is not known: the processor counts misses alone, and nobody "
+            "measured here what one costs (`rater lab trace --measure`)"
+        )
+    return f"{table.name}: {parts} is estimated: misses x the {cycles:.3g} cycles one costs here"
 
 
 def ready_counters(

@@ -60,6 +60,7 @@ from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.secrets import Redactor
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
+from rater.workflow.counters import estimate_text
 
 if TYPE_CHECKING:
     from rater.show.documents.plan import LayoutJson
@@ -110,7 +111,11 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
         dict.fromkeys(
             note
             for choice in choices
-            for note in (*choice.notes, *map(_origin_text, choice.tables))
+            for note in (
+                *choice.notes,
+                *map(_origin_text, choice.tables),
+                *map(estimate_text, choice.tables),
+            )
             if note
         )
     )

@@ -32,13 +32,13 @@ from rater.lab.trace.tracer import (
     run_traced,
 )
 from rater.plan.counter_choice import choose_groups
-from rater.plan.counter_tables import Processor
+from rater.plan.counter_tables import Processor, load_table
 from rater.plan.tlb import parse_tlb
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RunError
-from rater.workflow.counters import counter_settings
+from rater.workflow.counters import counter_settings, estimate_text
 from tests.support.calls import Rater
 from tests.support.papers import suite_of
 from tests.support.traces import COSTS, TLB, a_trace
@@ -601,11 +601,15 @@ def test_costs_are_read_whole_however_many_there_are_and_kept_for_counters(
     choice = choose_groups("cpi", Processor(name="", vendor="AuthenticAMD", family=26, model=2))
     names = [name for name, _ in counter_settings(choice)]
     assert (miss_cycles(), names) == (None, ["rater.counters.amd-zen5"])  # nobody measured it
+    zen_5 = load_table("amd-zen5")
+    assert "translation is not known" in (estimate_text(zen_5) or "")
     assert machine_costs(tmp_path) == many
     # An L1 miss of 2 ns and a walk of 2048 pages (4 x 512 entries), the mean of sqrt(24 x 6) - 2
     # at 1024 and sqrt(44 x 11) - 2 at 4096: 17 ns of half a nanosecond a cycle.
     assert miss_cycles() == pytest.approx(34.0)
     assert dict(counter_settings(choice))["rater.tlb_miss_cycles"] == "34"
+    assert (estimate_text(zen_5) or "").endswith("misses x the 34 cycles one costs here")
+    assert estimate_text(load_table("intel-spr")) is None
     # Intel's tables count the time of walks: nothing is to be estimated.
     intel = choose_groups("cpi", Processor(name="", vendor="GenuineIntel", family=6, model=207))
     assert [name for name, _ in counter_settings(intel)] == ["rater.counters.intel-spr"]
