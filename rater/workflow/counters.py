@@ -114,7 +114,7 @@ def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...
 
 
 def estimate_text(table: CounterTable) -> str | None:
-    """Say what a table's estimated parts follow from on this machine; None: it has none."""
+    """Return what is known here of a table's estimated parts; None: there are none."""
     if not table.estimates:
         return None
     parts = ", ".join(part.name for part in table.estimates)
