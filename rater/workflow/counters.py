@@ -114,7 +114,7 @@ def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...
 
 
 def estimate_text(table: CounterTable) -> str | None:
-    """Return what is known here of a table's estimated parts; None: there are none."""
+    """Return a sentence on the estimated parts of a table; None: there are none."""
     if not table.estimates:
         return None
     parts = ", ".join(part.name for part in table.estimates)

@@ -436,6 +436,19 @@ def test_a_walk_never_gets_cheaper_with_its_footprint() -> None:
     assert [costs.walk_ns(pages, DEPENDENT) for pages in (1024, 4096)] == [33.0, 33.0]
 
 
+def test_noise_below_nothing_takes_off_what_noise_above_it_added() -> None:
+    noisy = {1024: -31.0, 4096: 51.0}  # less the 1 ns of huge pages: -32 and 50 ns, then -12
+    loads = [
+        it | {"dependent_small_ns": noisy.get(int(it["pages"]), 1.0), "dependent_huge_ns": 1.0}
+        for it in LOADS
+    ]
+    last = loads[-1] | {"pages": 16384, "huge_bytes": 16384 * SMALL, "dependent_small_ns": -11.0}
+    costs = page_costs(COSTS | {"loads": [*loads, last]}, parse_tlb(TLB))
+    # 50 and -12 ns are both 19, the mean.
+    walks = [costs.walk_ns(pages, DEPENDENT) for pages in (1024, 4096, 16384)]
+    assert walks == [0.0, 19.0, 19.0]
+
+
 def test_a_fault_costs_a_part_by_itself_and_a_part_a_byte() -> None:
     assert COST.fault_ns(SMALL) == 1000.0
     assert COST.fault_ns(HUGE) == 52_100.0

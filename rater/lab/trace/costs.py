@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import sub
 from typing import Any
@@ -118,7 +118,7 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         )
         if not beyond:
             return 0.0
-        smooth_ns = _ascending([beyond_point.base_page_cost_ns(loads) for beyond_point in beyond])
+        smooth_ns = _smooth_costs_ns(beyond, loads)
         log_lines = [math.log2(beyond_point.lines) for beyond_point in beyond]
         walk_ns = float(np.interp(math.log2(max(1, lines)), log_lines, smooth_ns))
         return max(0.0, walk_ns - self.l1_miss_ns(loads))
@@ -139,11 +139,8 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         With each page prefetching begins anew and a walk comes first. Of that alone, without what
         the miss of the first level costs; nothing hides it, so that it is the same for all loads.
         """
-        costs_ns = _ascending(
-            [
-                max(0.0, point.store_ns if loads is None else point.load_ns)
-                for point in self.stream_points
-            ]
+        costs_ns = _costs_of_noise(
+            point.store_ns if loads is None else point.load_ns for point in self.stream_points
         )
         log_lines = [math.log2(point.lines) for point in self.stream_points]
         page_ns = float(np.interp(math.log2(max(1, lines)), log_lines, costs_ns))
@@ -160,6 +157,30 @@ class PageCosts(Struct, frozen=True, kw_only=True):
             return base_ns * page_bytes / BASE_PAGE
         ns_per_byte = max(0.0, self.fault_huge_ns - base_ns) / (_HUGE - BASE_PAGE)
         return base_ns + ns_per_byte * (page_bytes - BASE_PAGE)
+
+
+def _smooth_costs_ns(points: Sequence[MissPoint], loads: Loads | None) -> list[float]:
+    """Return what base pages cost more at each footprint, never less than at a smaller one."""
+    if loads is None:
+        return _costs_of_noise(point.store_ns for point in points)
+    dependent_ns = _costs_of_noise(point.dependent_ns for point in points)
+    if loads is Loads.DEPENDENT:
+        return dependent_ns
+    independent_ns = _costs_of_noise(point.independent_ns for point in points)
+    if loads is Loads.INDEPENDENT:
+        return independent_ns
+    return [
+        math.sqrt(first * second)
+        for first, second in zip(dependent_ns, independent_ns, strict=True)
+    ]
+
+
+def _costs_of_noise(differences_ns: Iterable[float]) -> list[float]:
+    """Return costs that never fall and are not below 0.
+
+    What was measured less than 0 goes into the means: else noise would only add.
+    """
+    return [max(0.0, cost_ns) for cost_ns in _ascending(list(differences_ns))]
 
 
 def _ascending(values: Sequence[float]) -> list[float]:
