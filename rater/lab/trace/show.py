@@ -48,7 +48,7 @@ from rater.show.screen.document import (
     Part,
     ViewTable,
 )
-from rater.show.screen.format import format_duration, format_number, sanitize
+from rater.show.screen.format import format_duration, format_gigabytes, format_number, sanitize
 from rater.text.values import JsonFields, count, percent, to_json
 
 # -- A trace, its ranking and its check as JSON ----------------------------------------------------
@@ -223,9 +223,6 @@ def _page_sizes_table(view: TraceView) -> ViewTable:
     return ViewTable(title="", rows=view.trace.reuse, fields=fields)
 
 
-_GIGABYTES_FROM = 1e10  # bytes: 2199023 MB are hard to read
-
-
 def _coverage_text(view: TraceView) -> str:
     """Say how much memory the largest level of the TLB covers, of what the program touches."""
     texts = []
@@ -233,9 +230,8 @@ def _coverage_text(view: TraceView) -> str:
         covered_bytes, share = tlb_coverage(view.tlb, reuse)
         if share is not None:
             of_touched = "all" if share == 1 else f"{percent(share, 2)} %"
-            is_large = covered_bytes >= _GIGABYTES_FROM
-            size = f"{format_number(covered_bytes / (1e9 if is_large else 1e6))} "
-            size += "GB" if is_large else "MB"
+            size = f"{format_number(covered_bytes / 1e6)} MB"
+            size = size if covered_bytes < 1e10 else format_gigabytes(covered_bytes)
             texts.append(f"{size} in {page_name(reuse.page_bytes)} pages ({of_touched})")
     return f"The TLB covers {', '.join(texts)} of what is touched."
 
@@ -526,8 +522,7 @@ def octave_bars(reuse: PageReuse) -> Bars:
 def _octave_name(octave: int) -> str:
     if octave < 2:
         return str(octave)
-    low, high = 1 << (octave - 1), (1 << octave) - 1
-    return f"{_short(low)}-{_short(high)}"
+    return f"{_short(1 << (octave - 1))}-{_short((1 << octave) - 1)}"
 
 
 def _short(value: int) -> str:
