@@ -44,7 +44,7 @@ from rater.lab.trace.ranking import (
     rank_mappings,
     working_set,
 )
-from rater.lab.trace.show import check_parts
+from rater.lab.trace.show_check import check_parts
 from rater.lab.trace.store import StoredTrace
 from rater.lab.trace.tlb import CheckTimes, WalkGap, WalkOrder, mapping_layout, mapping_name
 from rater.plan.tlb import parse_tlb
@@ -682,6 +682,25 @@ def test_two_mappings_have_no_error_and_one_round_no_noise() -> None:
     assert (check.mean_error, check.max_error) == (None, None)
     assert (check.most_saved_noise_s, check.best.noise_s, check.told) == (None, None, False)
     assert check.best.ratio == pytest.approx(49.4 / 67.1)
+
+
+def test_the_slope_of_a_program_has_what_costs_of_the_machine_lack() -> None:
+    """Half of the pages saved 100 ms of 50 predicted: twice as much is to be expected of all."""
+    times = [[1.0, 1.0], [0.9, 0.9], [0.81, 0.81]]
+    check = check_benefits(["none", "heap:50%", "heap"], [0.0, 50e6, 100e6], times)
+    base, half, whole = check.mappings
+    assert (base.own_slope, base.by_own_slope_s) == (None, None)
+    assert (half.own_slope, whole.own_slope) == pytest.approx((1.9, 2.0))
+    assert (whole.by_own_slope_s, whole.own_ratio) == pytest.approx((0.2, 0.2 / 0.19))
+    assert [*check_parts(check)][1] == (
+        "By the program's own slope: 200 ms: ratio 1.05. Each millisecond predicted of its other "
+        "mappings saved 2.00."
+    )
+    # Of two mappings, and of two that are predicted to save the same, nothing is known.
+    for saved_ns in ([0.0, 100e6], [0.0, 100e6, 100e6]):
+        names = ["none", "heap", "mmap"][: len(saved_ns)]
+        told = check_benefits(names, saved_ns, times[: len(saved_ns)])
+        assert [mapping.own_slope for mapping in told.mappings] == [None] * len(saved_ns)
 
 
 def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:

@@ -12,7 +12,7 @@ from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell
 from rater.lab.models.model import PageLab, RankingCheck, SweepModel, TermState
 from rater.lab.models.show import HOW, TABLE, model_charts, model_parts
-from rater.lab.trace.show import MILLISECONDS, check_parts
+from rater.lab.trace.show_check import CHECK, MILLISECONDS, check_parts
 from rater.lab.trace.tlb import mapping_name
 from rater.show.charts.vega import Html, element
 from rater.show.compare.comparison import (
@@ -95,6 +95,7 @@ def rankings_parts(lab: PageLab) -> Iterator[Part]:
         Field(heading="large|pages", value=lambda it: it.best.large_pages),
         Field(heading="saves|ms", value=lambda it: it.saved_ns, form=MILLISECONDS),
         Field(heading="predicted|/measured", value=_ratio),
+        Field(heading="by own|slope", value=_own_ratio, optional=1),
         Field(heading=("error of", "mean %"), value=lambda it: _error(it, "mean_error")),
         Field(heading=("benefit", "max %"), value=lambda it: _error(it, "max_error")),
     )
@@ -253,7 +254,7 @@ def lab_document(lab: PageLab) -> dict[str, object]:
         "models": to_json(lab.models, TABLE),
         "energy_models": to_json(lab.energy, TABLE),
         "no_models_because": lab.no_models,
-        "rankings": to_json(lab.checks, _TABLE),
+        "rankings": to_json(lab.checks, _TABLE | CHECK),
         "points_without_runs": list(lab.missing),
     }
 
@@ -281,6 +282,12 @@ def _more(base: MemoryCell | None, most: MemoryCell | None) -> float | None:
 def _ratio(check: RankingCheck) -> str | None:
     """Return what was predicted of the best layout over what it saved."""
     ratio = check.check.best.ratio if check.check and check.check.told else None
+    return None if ratio is None else f"{ratio:.2f}"
+
+
+def _own_ratio(check: RankingCheck) -> str | None:
+    """Return the same, by what each predicted second of the other layouts saved."""
+    ratio = check.check.best.own_ratio if check.check and check.check.told else None
     return None if ratio is None else f"{ratio:.2f}"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from rater.analysis.stats.robust import Floats
 from rater.lab.layout.layout import Category, PageLayout, PageWindow, page_windows, parse_pages
 from rater.lab.trace.costs import Loads, PageCosts, misses_ns
 from rater.lab.trace.tlb import (
@@ -256,6 +257,7 @@ def shown_categories(trace: PageTrace) -> list[int]:
 _DRAWS = 1000
 _SEED = 20
 _LEAST_MAPPINGS = 3  # with different predictions, for errors in per cent of the most
+_SAME_PREDICTION = 0.01  # mappings whose predictions differ by less tell nothing of each other
 _CHECK_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
 
 
@@ -273,6 +275,19 @@ class CheckedMapping(Struct, frozen=True, kw_only=True):
     predicted: float  # benefit as a share of the largest
     measured: float
     noise: float | None  # standard error of `measured`, by bootstrap over rounds
+    # Seconds that the other mappings saved for each that was predicted of them; None: none saves.
+    own_slope: float | None = None
+
+    @property
+    def by_own_slope_s(self) -> float | None:
+        """What it saves by the slope of the program's other mappings; None: not known."""
+        return None if self.own_slope is None else self.predicted_s * self.own_slope
+
+    @property
+    def own_ratio(self) -> float | None:
+        """The saving by the own slope over the measured one; None: not known, or nothing saved."""
+        by_slope_s = self.by_own_slope_s
+        return None if by_slope_s is None or self.saved_s <= 0 else by_slope_s / self.saved_s
 
     @property
     def ratio(self) -> float | None:
@@ -343,6 +358,7 @@ def check_benefits(
     spread = np.std(resampled / most_s, axis=1) if most_s > 0 else np.zeros(len(times))
     largest = max(*saved_ns, 0.0)
     has_noise = rounds > 1
+    own_slopes = _own_slopes(np.array(saved_ns) * 1e-9, saved_s)
     return BenefitCheck(
         mappings=tuple(
             CheckedMapping(
@@ -357,6 +373,7 @@ def check_benefits(
                 predicted=saved_ns[place] / largest if largest > 0 else 0.0,
                 measured=float(saved_s[place] / most_s) if most_s > 0 else 0.0,
                 noise=float(spread[place]) if has_noise else None,
+                own_slope=own_slopes[place],
             )
             for place, name in enumerate(names)
         ),
@@ -366,6 +383,22 @@ def check_benefits(
         most_saved_noise_s=noise_s if has_noise else None,
         told=has_noise and most_s > _CHECK_SURE * noise_s,
     )
+
+
+def _own_slopes(predicted_s: Floats, saved_s: Floats) -> list[float | None]:
+    """Return of each mapping what the others saved for each second that was predicted of them.
+
+    The line through the origin by least squares, sum of p s over sum of p^2, of mappings with
+    another prediction p and the measured saving s. What costs of the machine lack, as which of
+    this program's loads wait for each other, is in it.
+    """
+    slopes: list[float | None] = []
+    for own_s in predicted_s:
+        is_other = (predicted_s > 0) & (np.abs(predicted_s - own_s) > _SAME_PREDICTION * own_s)
+        predicted, saved = predicted_s[is_other], saved_s[is_other]
+        is_known = own_s > 0 and predicted.size > 0
+        slopes.append(float(predicted @ saved / (predicted @ predicted)) if is_known else None)
+    return slopes
 
 
 def mappings_to_check(

@@ -12,7 +12,6 @@ from msgspec import Struct
 from rater.lab.trace.costs import Loads, PageCosts, mean_walk_ns
 from rater.lab.trace.ranking import (
     BenefitCheck,
-    CheckedMapping,
     RankedMapping,
     benefits,
     best_within,
@@ -24,6 +23,14 @@ from rater.lab.trace.ranking import (
     working_set,
 )
 from rater.lab.trace.regions import hot_regions
+from rater.lab.trace.show_check import (
+    CHECK,
+    MILLISECONDS,
+    USER_TIME,
+    check_parts,
+    milliseconds,
+    range_text,
+)
 from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
@@ -38,7 +45,6 @@ from rater.plan.tlb import PAGE_SIZES, Tlb
 from rater.show.charts.comparison import StackedRow, stacked_chart
 from rater.show.charts.vega import PlacedChart, sheet_svg
 from rater.show.screen.document import (
-    CHANGE,
     NUMBER,
     PERCENT,
     TEXT,
@@ -60,15 +66,6 @@ _TRACE = JsonFields(
     " page_changes programs"
     " processes_not_traced=processes notes"
 )
-_CHECK = {
-    BenefitCheck: JsonFields(
-        "told rounds predicted_s most_saved_s most_saved_noise_s mean_error max_error mappings"
-    ),
-    CheckedMapping: JsonFields(
-        "layout=name times_s median_s predicted_s least_s most_s saved_s noise_s ratio predicted"
-        " measured noise error"
-    ),
-}
 
 
 class TraceView(Struct, frozen=True, kw_only=True):
@@ -129,7 +126,7 @@ def pages_document(view: TraceView) -> dict[str, Any]:
         document["budget"] = {"pages": view.budget, "best": mapping_layout(best.mapping.sizes)}
     if view.check is not None:
         effort = "user" if view.of_user_time else "cpu"
-        document["check"] = {"time": effort} | to_json(view.check, _CHECK)
+        document["check"] = {"time": effort} | to_json(view.check, CHECK)
     return document
 
 
@@ -168,8 +165,6 @@ def _mapping(ranked: RankedMapping, benefit: float, costs: PageCosts) -> dict[st
 
 _MOST_ROWS = 16
 COUNT = Form(lambda values: [format_count(it) for it in values])
-# Of ns.
-MILLISECONDS = Form(lambda values: ["-" if it is None else milliseconds(it) for it in values])
 
 
 def trace_parts(view: TraceView) -> Iterator[Part]:
@@ -193,7 +188,7 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
     yield from _ranking_parts(view)
     if view.check is not None:
         yield from check_parts(view.check)
-        yield _USER_TIME if view.of_user_time else "Times are CPU times of a copy."
+        yield USER_TIME if view.of_user_time else "Times are CPU times of a copy."
 
 
 def _page_sizes_table(view: TraceView) -> ViewTable:
@@ -370,17 +365,9 @@ def _best_text(best: RankedMapping, saved_ns: float) -> str:
         return "No mapping to larger pages saves anything here."
     layout = mapping_layout(best.mapping.sizes)
     pages = count(best.large_pages, "large page")
-    range_text = _range_text([best.saved_ns(loads) * 1e-9 for loads in Loads])
-    saved = f"{milliseconds(saved_ns)} ms{range_text}"
+    between = range_text([best.saved_ns(loads) * 1e-9 for loads in Loads])
+    saved = f"{milliseconds(saved_ns)} ms{between}"
     return f"best: --pages '{layout}', {pages}, saves {saved} by the model"
-
-
-def _range_text(saved_s: Sequence[float | None]) -> str:
-    known_ns = [each_s * 1e9 for each_s in saved_s if each_s is not None]
-    if not known_ns:
-        return ""
-    least, most = milliseconds(min(known_ns)), milliseconds(max(known_ns))
-    return f" ({least} to {most}, as loads wait for each other)"
 
 
 def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
@@ -419,71 +406,6 @@ def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
         Field(heading="traced|s", value=lambda head: head.elapsed_s, form=NUMBER),
     )
     yield ViewTable(title="", rows=heads, fields=fields)
-
-
-_USER_TIME = (
-    "Times are user times, and predictions have no page faults in them: the host of this virtual "
-    "machine takes free memory back (`rater doctor`), and what its return costs is in CPU times."
-)
-
-
-def check_parts(check: BenefitCheck) -> Iterator[Part]:
-    """Yield predicted against measured savings, of the predicted best first, and each mapping."""
-    best = check.best
-    noise = "" if best.noise_s is None else f" +- {milliseconds(best.noise_s * 1e9)}"
-    ratio = "" if best.ratio is None else f": ratio {best.ratio:.2f}"
-    yield Line(
-        f"{best.name}: predicted to save {milliseconds(best.predicted_s * 1e9)} ms"
-        f"{_range_text([best.least_s, best.most_s])}, measured "
-        f"{milliseconds(best.saved_s * 1e9)}{noise} ms{ratio}",
-        "bold",
-    )
-    if check.rounds == 1:
-        yield "One round: how far runs differ is not known, so these runs cannot judge."
-    elif not check.told:
-        yield "Noise hides the largest saving of any mapping: these runs cannot judge."
-
-    def in_ns(seconds: float | None) -> float | None:
-        return None if seconds is None else seconds * 1e9
-
-    has_errors = check.mean_error is not None
-    fields = (
-        Field(heading="page sizes|", value=lambda mapping: mapping.name, form=TEXT, flexible=True),
-        Field(heading="runs|", value=lambda mapping: len(mapping.times_s), optional=1),
-        Field(heading="median|s", value=lambda mapping: f"{mapping.median_s:.4f}"),
-        Field(
-            heading="predicted|ms",
-            value=lambda mapping: mapping.predicted_s * 1e9,
-            form=MILLISECONDS,
-        ),
-        Field(
-            heading="measured|ms", value=lambda mapping: mapping.saved_s * 1e9, form=MILLISECONDS
-        ),
-        Field(heading="+-|ms", value=lambda mapping: in_ns(mapping.noise_s), form=MILLISECONDS),
-        Field(heading="ratio|", value=_ratio_text),
-        *(
-            [
-                Field(
-                    heading="error|% of most",
-                    value=lambda mapping: mapping.error,
-                    form=CHANGE,
-                    optional=2,
-                )
-            ]
-            if has_errors
-            else []
-        ),
-    )
-    yield ViewTable(title="", rows=check.mappings, fields=fields)
-    if check.told and check.mean_error is not None:
-        yield (
-            "error in per cent of the maximum benefit: "
-            f"mean {percent(check.mean_error)} %, largest {percent(check.max_error)} %"
-        )
-
-
-def _ratio_text(mapping: CheckedMapping) -> str | None:
-    return None if mapping.ratio is None or not mapping.predicted_s else f"{mapping.ratio:.2f}"
 
 
 # -- Reuse distances as a picture: a bar for every doubling of the distance, by category -----------
@@ -591,10 +513,3 @@ def format_count(count: float) -> str:
             value = count / step
             return f"{value:.{max(0, 2 - len(str(int(abs(value)))) + 1)}f} {letter}"
     return f"{count:.0f}"
-
-
-def milliseconds(ns: float) -> str:
-    """Return nanoseconds as ms with three digits."""
-    value = ns / 1e6
-    places = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{places}f}"

@@ -13,7 +13,8 @@ from rater.lab.layout.layout import parse_pages
 from rater.lab.trace.costs import Loads, page_costs
 from rater.lab.trace.ranking import best_within, check_benefits, rank_mappings
 from rater.lab.trace.regions import hot_regions
-from rater.lab.trace.show import check_parts, octave_bars
+from rater.lab.trace.show import octave_bars
+from rater.lab.trace.show_check import check_parts
 from rater.lab.trace.tracer import native_program
 from rater.plan.tlb import parse_tlb
 from rater.show.screen.document import Line
