@@ -696,11 +696,11 @@ def test_the_slope_of_a_program_has_what_costs_of_the_machine_lack() -> None:
         "By the program's own slope: 200 ms: ratio 1.05. Each millisecond predicted of its other "
         "mappings saved 2.00."
     )
-    # Of two mappings, and of two that are predicted to save the same, nothing is known.
-    for saved_ns in ([0.0, 100e6], [0.0, 100e6, 100e6]):
+    # Of two mappings, of two with one prediction, and from a small part of it nothing is known.
+    for saved_ns in ([0.0, 100e6], [0.0, 100e6, 100e6], [0.0, 1e6, 100e6]):
         names = ["none", "heap", "mmap"][: len(saved_ns)]
         told = check_benefits(names, saved_ns, times[: len(saved_ns)])
-        assert [mapping.own_slope for mapping in told.mappings] == [None] * len(saved_ns)
+        assert told.mappings[-1].own_slope is None
 
 
 def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:
