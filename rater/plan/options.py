@@ -143,10 +143,7 @@ def _parse_bytes(typed: str, text: str) -> int:
 
 
 def _parse_exit_codes(typed: str, text: str) -> tuple[int, ...]:
-    try:
-        codes = parse_list(text)
-    except ValueError as error:
-        raise InputError(f"{typed} {text!r}: {error}") from None
+    codes = _parsed(parse_list, typed, text)
     if not all(0 < code < 256 for code in codes):
         raise InputError(f"{typed} {text!r}: expected exit codes from 1 to 255")
     return codes
@@ -186,20 +183,22 @@ class CopyNumbers(Struct, frozen=True):
         return cls(numbers, of)
 
 
-def _check_copy_numbers(typed: str, text: str) -> str:
+def _parsed[Value](parse: Callable[[str], Value], typed: str, text: str) -> Value:
+    """Return the value of a text; what `parse` refuses is an `InputError` with the option."""
     try:
-        CopyNumbers.parse(text)
+        return parse(text)
     except ValueError as error:
         raise InputError(f"{typed} {text!r}: {error}") from None
-    return text
 
 
-def _check_idle_power(typed: str, text: str) -> str:
-    try:
-        IdlePower.parse(text)
-    except ValueError as error:
-        raise InputError(f"{typed} {text!r}: {error}") from None
-    return text
+def _text_for(parse: Callable[[str], object]) -> Callable[[str, str], str]:
+    """Return the check of an option that keeps its text, which `parse` takes."""
+
+    def check(typed: str, text: str) -> str:
+        _parsed(parse, typed, text)
+        return text
+
+    return check
 
 
 def _check_cadence(_: str, text: str) -> str:
@@ -221,11 +220,11 @@ MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_parse_bytes)  # 500M, 2G: powers of 1024
 NAME = ArgumentKind(check=_check_name)
 EXIT_CODES = ArgumentKind(check=_parse_exit_codes)
-COPY_NUMBERS = ArgumentKind(check=_check_copy_numbers)
+COPY_NUMBERS = ArgumentKind(check=_text_for(CopyNumbers.parse))
 WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_check_cadence)
-IDLE_POWER = ArgumentKind(check=_check_idle_power)
+IDLE_POWER = ArgumentKind(check=_text_for(IdlePower.parse))
 WARMUP = ArgumentKind(_duration_text, _check_duration)  # iterations, or seconds in steady mode
 SHARE = ArgumentKind(check=_check_share)
 FLAG = ArgumentKind(form=OptionForm.FLAG)

@@ -33,7 +33,6 @@ from rater.analysis.divots.measures import (
     Rows,
     rows_of,
 )
-from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     LEAST_MEASURED_WEIGHT,
     MOST_MEASURED_WEIGHT,
@@ -47,6 +46,7 @@ from rater.analysis.divots.time_causes import attribute, shares_evidence, time_s
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import group_by_key
 
 
@@ -304,7 +304,7 @@ def _describe_measure(
         text += f" ({compared_with} {number(other)})"
     copies = len({row.copy.copy for row in members})
     if len(shown_by) < copies:  # copies of the finding that do not show it are not accused
-        named = formatting.format_copies(shown_by)
+        named = copy_numbers_text(shown_by)
         if len(shown_by) > _MOST_NAMED:
             named = f"{len(shown_by)} of {copies} copies"
         text = f"{named}: {text}"

@@ -39,6 +39,7 @@ from rater.analysis.divots.words import (
     summary_of,
 )
 from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
+from rater.text.cpuset import copy_numbers_text
 
 # -- What findings cost: the score worked out again without them -----------------------------------
 #
@@ -339,7 +340,7 @@ def _evidence(table: Table, cause: Cause) -> list[Evidence]:
     if text := cost_of(table, cause):
         evidence.append(EvidenceKind.COST.evidence(text))
     if hasty := _hasty_copies(table, cause):
-        text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
+        text = f"{copy_numbers_text(hasty)} took less than half of any other's time"
         evidence.append(EvidenceKind.OUTPUT.evidence(f"{text}: check its output"))
     slots = cause.slots
     node, memory = only_one(table.node[slots]), only_one(table.memory[slots])

@@ -17,6 +17,7 @@ from rater.analysis.divots.measures import Row, seconds_of
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Evidence, EvidenceKind, Finding, Kind, TimeShares
 from rater.record.stored import StoredRun
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import percent
 
 type _Sides = tuple[Sequence[Row], Sequence[Row]]  # of one cell: the finding's rows, and others
@@ -94,7 +95,7 @@ def attribute(finding: Finding, run: StoredRun) -> Finding:
     is_of_cpu = finding.kind in (Kind.SLOW_CPU, Kind.OUTLIER_COPY) and bool(finding.cpus)
     if not is_of_cpu or finding.fast or not _is_of_cpu_time(finding) or _same_work(finding):
         return finding
-    copies, cpus = formatting.format_copies(finding.copies), formatting.format_cpus(finding.cpus)
+    copies, cpus = copy_numbers_text(finding.copies), formatting.format_cpus(finding.cpus)
     if not finding.place.startswith(("CPU", "core", "copy", "copies")):
         return finding
     commands = [

@@ -15,7 +15,7 @@ from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.layout import node_counts
 from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Ints
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text, format_list
 
 # Kinds of findings that are about no place.
 OF_ALL = (
@@ -57,7 +57,7 @@ def only_one(numbers: Ints) -> int | None:
 
 def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[int]) -> str:
     """Return the simplest part of the machine that a cause is of, else its CPUs or copies."""
-    numbered, slots, level = formatting.format_copies(copies), cause.slots, cause.level
+    numbered, slots, level = copy_numbers_text(copies), cause.slots, cause.level
     on = formatting.format_cpus(cpus) if cpus else numbered
     fixed = {
         **dict.fromkeys(OF_ALL, "whole run" if cause.everywhere else "all copies"),
@@ -143,7 +143,7 @@ def summary_of(table: Table, cause: Cause) -> str:
             turns = _turns(table, str(facts["turns"]))
             text = f"{names}: another NUMA node is slow in each iteration ({turns})"
         case Kind.UNSTEADY:
-            numbered = formatting.format_copies(copies)
+            numbered = copy_numbers_text(copies)
             text = (
                 f"{names}: times vary {float(facts['ratio']):.1f} times as much as those of other "
                 f"copies, about the same mean ({numbered}, of {table.copies})"
@@ -259,7 +259,7 @@ def _all_but(table: Table, cause: Cause) -> str:
         return f", all but {_numbered('node', spared.tolist())}"
     stayed = np.unique(table.copy[cell][away]).tolist()
     if len(stayed) <= _MOST_NAMED:
-        return f", all but {formatting.format_copies(stayed)}"
+        return f", all but {copy_numbers_text(stayed)}"
     return f", but {len(stayed)} of {int(has_run.sum())} copies kept their speed"
 
 

@@ -7,7 +7,7 @@ or all the time, is a period of the whole phase. Each kind is looked for in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median
@@ -128,15 +128,22 @@ def notable_periods(phases: Iterable[PhaseTimes]) -> tuple[Period, ...]:
 
 def _join_phases(periods: Iterable[Period]) -> Iterator[Period]:
     """Yield periods, those of several phases at the same time as one."""
-    alike: list[list[Period]] = []
+    for alike in _group_alike(periods, _comes_again):
+        yield alike[0] if len(alike) == 1 else _as_one(alike)
+
+
+def _group_alike(
+    periods: Iterable[Period], is_alike: Callable[[Period, Period], bool]
+) -> list[list[Period]]:
+    """Return the periods in groups, each member alike to the first of its group."""
+    groups: list[list[Period]] = []
     for period in periods:
-        same = next((some for some in alike if _comes_again(some[0], period)), None)
-        if same is None:
-            alike.append([period])
+        own = next((group for group in groups if is_alike(group[0], period)), None)
+        if own is None:
+            groups.append([period])
         else:
-            same.append(period)
-    for some in alike:
-        yield some[0] if len(some) == 1 else _as_one(some)
+            own.append(period)
+    return groups
 
 
 def _comes_again(period: Period, other: Period) -> bool:
@@ -287,16 +294,9 @@ def _cpu_periods(phase: PhaseTimes) -> Iterator[Period]:
         for period in _periods_of_group(phase, group)
     ]
     for of_kind in group_by_key((period.kind, period) for period in periods).values():
-        merged: list[list[Period]] = []
-        for period in of_kind:
-            same = next((some for some in merged if _is_same(some[0], period)), None)
-            if same is None:
-                merged.append([period])
-            else:
-                same.append(period)
-        for some in merged:
-            cpus = tuple(sorted(cpu for period in some for cpu in period.cpus))
-            yield replace(_as_one(some), cpus=cpus, members=())
+        for alike in _group_alike(of_kind, _is_same):
+            cpus = tuple(sorted(cpu for period in alike for cpu in period.cpus))
+            yield replace(_as_one(alike), cpus=cpus, members=())
 
 
 def _periods_of_group(phase: PhaseTimes, group: CpuGroupTimes) -> Iterator[Period]:

@@ -514,12 +514,10 @@ def checked(
     places = [place for place, layout in enumerate(layouts) if layout in times_s]
     if len(places) < 2 or places[0] != 0:
         return None
-    saved_ns = [
-        mapping.misses_saved_ns[loads] if times.of_user_time else mapping.saved_ns(loads)
-        for mapping in ranked
-    ]
+    has_faults = not times.of_user_time
+    saved_ns = [mapping.saved_ns(loads, faults=has_faults) for mapping in ranked]
     every_costs = each_page_costs(stored.costs, parse_tlb(stored.trace.tlb))
-    ranges_ns = saved_ranges_ns(stored.trace, every_costs, faults=not times.of_user_time)
+    ranges_ns = saved_ranges_ns(stored.trace, every_costs, faults=has_faults)
     return check_benefits(
         [layouts[place] for place in places],
         [saved_ns[place] for place in places],

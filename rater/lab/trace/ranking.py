@@ -143,9 +143,9 @@ class RankedMapping(Struct, frozen=True, kw_only=True):
     misses_saved_ns: dict[Loads, float]
     faults_saved_ns: float
 
-    def saved_ns(self, loads: Loads) -> float:
-        """Return what the mapping saves, less than 0 where it costs."""
-        return self.misses_saved_ns[loads] + self.faults_saved_ns
+    def saved_ns(self, loads: Loads, *, faults: bool = True) -> float:
+        """Return what the mapping saves, less than 0 where it costs; `faults`: with those."""
+        return self.misses_saved_ns[loads] + (self.faults_saved_ns if faults else 0.0)
 
 
 def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ...]:
@@ -188,11 +188,8 @@ def saved_ranges_ns(
     However loads depend on each other, and by all costs that were measured. `faults`: those too.
     """
     saved_ns = [
-        [
-            mapping.saved_ns(loads) if faults else mapping.misses_saved_ns[loads]
-            for mapping in rank_mappings(trace, costs)
-        ]
-        for costs in every_costs
+        [mapping.saved_ns(loads, faults=faults) for mapping in ranked]
+        for ranked in (rank_mappings(trace, costs) for costs in every_costs)
         for loads in Loads
     ]
     return [(min(of_mapping), max(of_mapping)) for of_mapping in zip(*saved_ns, strict=True)]

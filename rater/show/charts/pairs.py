@@ -14,7 +14,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.divots.model.formatting import format_copies
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.stored import RunHead
 from rater.show.charts.measured import TIME, DrawnMeasure, MeasuredCell, MeasuredPoint
@@ -30,7 +29,7 @@ from rater.show.charts.vega import Chart, PlacedChart, sheet_svg
 from rater.show.screen.document import CHANGE, TEXT, Field, Part, ViewTable
 from rater.show.screen.format import format_number, sanitize
 from rater.system.errors import InputError
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text, cpus_text
 from rater.text.values import copies_text, group_by_key, signed_percent, to_json
 
 _BEFORE, _AFTER = 1, 2  # the iterations that the two runs stand for in the picture
@@ -94,7 +93,7 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Its name with its tune, as one."""
-        return f"{self.benchmark} {self.tune}" if self.tune else self.benchmark
+        return _key_name(self.key)
 
     @property
     def has_order(self) -> bool:
@@ -199,8 +198,13 @@ def pair_runs(
     )
 
 
+def _key_name(key: _Key) -> str:
+    benchmark, tune = key
+    return f"{benchmark} {tune}" if tune else benchmark
+
+
 def _key_names(keys: Iterable[_Key]) -> tuple[str, ...]:
-    return tuple(sorted(f"{name} {tune}" if tune else name for name, tune in keys))
+    return tuple(sorted(map(_key_name, keys)))
 
 
 def _largest_change(pair: BenchmarkPair, measure: DrawnMeasure) -> float:
@@ -372,12 +376,8 @@ def pair_parts(pair: RunPair) -> Iterator[Part]:
         yield f"no {pair.axis} whose copies ended well in both: {', '.join(pair.unmatched)}"
     for number, places in zip(pair.runs, pair.alone, strict=True):
         if places:
-            name = format_copies(places) if pair.axis == "copy" else _cpus_text(places)
+            name = copy_numbers_text(places) if pair.axis == "copy" else cpus_text(places)
             yield f"drawn of run {number} alone: {name}"
-
-
-def _cpus_text(cpus: Sequence[int]) -> str:
-    return f"CPU{'' if len(cpus) == 1 else 's'} {format_list(cpus)}"
 
 
 def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:

@@ -16,7 +16,7 @@ from rater.show.charts.measured import DrawnMeasure, distance_text
 from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
 from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
 from rater.show.screen.format import sanitize
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text, format_list
 from rater.text.values import copies_text, group_by_key, objects
 
 # -- The picture of the copies' times as an SVG: a panel for each benchmark, as a report has them --
@@ -341,7 +341,7 @@ def _run_name(panel: Panel, iteration: int) -> str:
 def _copies_named(numbers: Iterable[int]) -> str:
     copies = sorted(set(numbers))
     is_long = len(format_list(copies)) > _MOST_LETTERS
-    return copies_text(len(copies)) if is_long else formatting.format_copies(copies)
+    return copies_text(len(copies)) if is_long else copy_numbers_text(copies)
 
 
 # -- One panel of the copies' times as JSON values, the same for a page and a file -----------------

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     Finding,
     Kind,
@@ -17,7 +16,7 @@ from rater.plan.selftest import NotInjected, PlantKind
 from rater.show.results.divots import SCOPES
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Fact, Field, Line, Part, ViewTable, facts
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text, format_list
 from rater.text.values import copies_text, count, percent, to_json
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def _describe_findings(finding: Finding) -> str:
     elif not finding.has_place:
         place = str(finding.kind)
     elif finding.kind is Kind.OUTLIER_COPY:
-        place = formatting.format_copies(finding.copies)
+        place = copy_numbers_text(finding.copies)
     if finding.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and finding.benchmark:
         place += f", {finding.benchmark}"
         if finding.kind is Kind.OUTLIER_COPY and finding.iteration is not None:

@@ -65,8 +65,3 @@ def format_cpus(numbers: Sequence[int]) -> str:
     if len(text) > _MOST_LETTERS:
         text = f"{text[:_MOST_LETTERS].rpartition(',')[0]},... ({len(ordered)} CPUs)"
     return f"{'CPU' if len(ordered) == 1 else 'CPUs'} {text}"
-
-
-def format_copies(numbers: Sequence[int]) -> str:
-    """Return `copy 9` or `copies 16-23`."""
-    return f"{'copy' if len(set(numbers)) == 1 else 'copies'} {format_list(numbers)}"
