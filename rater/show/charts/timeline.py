@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rater.analysis.results.periods import Period, notable_periods
 from rater.analysis.results.result import Result, failure_text
 from rater.analysis.results.score import Summary
 from rater.analysis.results.series import PhaseTimes
@@ -14,7 +15,7 @@ from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import StoredRun, is_good
 from rater.show.charts.measured import time_text
 from rater.show.charts.panels import PLACE, drawn_number, group_rows, value_lists
-from rater.show.charts.tracks import phase_tracks, track_values, tracks_chart
+from rater.show.charts.tracks import band_values, phase_tracks, track_values, tracks_chart
 from rater.show.charts.vega import WIDTH, PlacedChart, stacked_svg
 from rater.show.screen.format import sanitize
 from rater.text.values import group_by_key
@@ -46,6 +47,7 @@ def timeline(
         for iteration in benchmark.iterations
     }
     times_by_phase = {times.phase: times for times in series}
+    periods = notable_periods(series)
     names = {name: place for place, name in enumerate(run.head.benchmarks)}
     for row in run.copies:
         names.setdefault(row.benchmark, len(names))
@@ -60,7 +62,7 @@ def timeline(
                 names,
                 kinds,
             )
-            | {"tracks": _tracks(times_by_phase.get(bracket.phase), phases[bracket.phase])}
+            | _over_time(times_by_phase.get(bracket.phase), phases[bracket.phase], periods)
             for bracket in run.brackets
             if bracket.phase in phases
         ],
@@ -113,11 +115,16 @@ def _bracket(
     }
 
 
-def _tracks(times: PhaseTimes | None, rows: Sequence[CopyEnded]) -> list[dict[str, Any]]:
-    """Return the tracks of a bracket; without starts there is no axis of time to share."""
+def _over_time(
+    times: PhaseTimes | None, rows: Sequence[CopyEnded], periods: Sequence[Period]
+) -> dict[str, Any]:
+    """Return tracks and bands of a bracket; without starts there is no axis of time to share."""
     if times is None or any(row.start_ns is None for row in rows):
-        return []
-    return track_values(phase_tracks(times))
+        return {"tracks": [], "bands": []}
+    return {
+        "tracks": track_values(phase_tracks(times)),
+        "bands": band_values(periods, times.phase),
+    }
 
 
 def _seconds(value: float | None) -> float | None:
@@ -203,7 +210,7 @@ def timeline_svg(run: Mapping[str, Any], bracket_number: int) -> str:
         f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{iteration}",
         [
             PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height),
-            *([tracks_chart(bracket["tracks"], _end_s(bars), WIDTH)] if bracket["tracks"] else []),
+            *([tracks_chart(bracket, _end_s(bars), WIDTH)] if bracket["tracks"] else []),
         ],
     )
 

@@ -29,6 +29,7 @@ _LEAST_SHARE = 0.01  # of the time: less in every interval is not shown
 _LEAST_RATE = 1e5  # bytes a second
 _MOST_INTERVALS = 240  # of a picture
 _MOST_NODES = 8  # that have a track each
+_BAND = 18.0  # pixels of a place in time above the tracks
 _ROW = 32.0  # pixels of a track: its name, as far from the track above as it needs, and its bars
 
 
@@ -181,11 +182,26 @@ def track_values(tracks: Sequence[Track]) -> list[dict[str, Any]]:
     ]
 
 
-def tracks_chart(tracks: Sequence[Mapping[str, Any]], most_s: float, width: float) -> PlacedChart:
-    """Return tracks (`track_values`) as a chart whose axis of time ends at `most_s`.
+def band_values(periods: Sequence[Period], phase: int) -> list[dict[str, Any]]:
+    """Return the places in time of a phase as values of a page: where they are, and in words."""
+    return [
+        {
+            "from": round(period.begin_s, 3),
+            "to": round(period.end_s, 3),
+            "text": period_text(period, is_named=False),
+        }
+        for joined in periods
+        for period in joined.each
+        if period.phase == phase
+    ]
+
+
+def tracks_chart(bracket: Mapping[str, Any], most_s: float, width: float) -> PlacedChart:
+    """Return tracks and bands of a bracket as a chart whose axis of time ends at `most_s`.
 
     It is aligned with that of who ran when.
     """
+    tracks = bracket["tracks"]
     rows = [
         {"row": row, "from": max(0.0, early), "to": min(late, most_s), "v": value / track["most"]}
         for row, track in enumerate(tracks)
@@ -196,11 +212,21 @@ def tracks_chart(tracks: Sequence[Mapping[str, Any]], most_s: float, width: floa
         {"row": row, "text": track["name"], "most": track["text"]}
         for row, track in enumerate(tracks)
     ]
+    bands = [
+        {
+            "row": row,
+            "from": max(0.0, band["from"]),
+            "to": min(band["to"], most_s),
+            "text": band["text"],
+        }
+        for row, band in enumerate(bracket["bands"])
+    ]
     chart = {
-        "signals": {"tracks": len(tracks), "most": most_s},
-        "data": {"steps": rows, "names": names},
+        "signals": {"tracks": len(tracks), "most": most_s, "bands": len(bands), "worded": True},
+        "data": {"steps": rows, "names": names, "bands": bands},
     }
-    return PlacedChart(kind="tracks", chart=chart, width=width, height=_ROW * len(tracks))
+    height = _ROW * len(tracks) + _BAND * len(bands)
+    return PlacedChart(kind="tracks", chart=chart, width=width, height=height)
 
 
 # -- In a terminal, and as JSON --------------------------------------------------------------------

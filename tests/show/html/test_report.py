@@ -29,7 +29,7 @@ from rater.show.charts.comparison import throughput_charts
 from rater.show.charts.machine import machine_rows
 from rater.show.charts.measured import measured_cells
 from rater.show.charts.picture import Label, picture_of
-from rater.show.charts.timeline import timeline
+from rater.show.charts.timeline import timeline, timeline_svg
 from rater.show.charts.vega import element
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page, packed, table_html
@@ -42,6 +42,7 @@ from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, stored, with_energy
 from tests.support.placement_samples import seen_run
 from tests.support.report_runs import HOSTILE, Page, document, unpacked, written
+from tests.support.series import busy_run
 
 
 def page_run(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> ReportRun:
@@ -505,6 +506,22 @@ def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
         ("b", []),
         ("p", [[1, 1]]),
     ]
+
+
+def test_places_in_time_are_bands_of_their_bracket_with_their_words() -> None:
+    run = busy_run(iterations=2)
+    found = run_data(page_run(run), {})["timeline"]["brackets"]
+    others = "CPU 1: others had 50 % from second 3 to 6"
+    bands = [[(band["from"], band["to"], band["text"]) for band in one["bands"]] for one in found]
+    assert (3.0, 6.0, others) in bands[1]
+    assert others not in [text for _, _, text in bands[0]]
+
+
+@needs_vega
+def test_a_picture_over_time_has_the_words_of_its_bands() -> None:
+    data = run_data(page_run(busy_run()), {})
+    words = ElementTree.fromstring(timeline_svg(data, 0)).itertext()
+    assert "CPU 1: others had 50 % from second 3 to 6" in set(words)
 
 
 def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:

@@ -201,14 +201,16 @@ async function drawTracks(bracket) {
   const steps = bracket.tracks.flatMap((track, row) => track.v.map((v, i) => ({row, v: v === null ? null : v / track.most, from: Math.max(0, track.edges[i]), to: Math.min(most, track.edges[i + 1])})))
     .filter((step) => step.v !== null && step.from < step.to);
   const view = await drawView(room, 'tracks', room.clientWidth - sides.left - sides.right, {
-    signals: {tracks: bracket.tracks.length, most}, data: {steps, names: bracket.tracks.map((track, row) => ({row, text: track.name, most: track.text}))},
+    signals: {tracks: bracket.tracks.length, most, bands: bracket.bands.length, band: 6},
+    data: {steps, names: bracket.tracks.map((track, row) => ({row, text: track.name, most: track.text})), bands: bracket.bands.map((band, row) => ({row, from: Math.max(0, band.from), to: Math.min(most, band.to)}))},
   });
   if (!view) return;
   tracksView = view;
-  key.textContent = 'What CPUs, disks and memory did meanwhile, by samples once a second; at the left the most of each. Shares are of the CPUs that copies had.';
+  key.replaceChildren('What CPUs, disks and memory did meanwhile, by samples once a second; at the left the most of each. Shares are of the CPUs that copies had.',
+    ...(bracket.bands.length ? [' ', make('b', {class: 'slow', text: 'Orange, from the top'}), ': ' + bracket.bands.map((band) => band.text).join('; ') + '.'] : []));
   const label = (at) => {
     const seconds = view.scale('x').invert(at);
-    return ['at ' + secondText(seconds), ...bracket.tracks.map((track) => {
+    return ['at ' + secondText(seconds), ...bracket.bands.filter((band) => band.from <= seconds && seconds < band.to).map((band) => band.text), ...bracket.tracks.map((track) => {
       const place = track.edges.findIndex((edge, i) => edge <= seconds && seconds < track.edges[i + 1]);
       return place < 0 || track.v[place] === null ? null : track.name + ' ' + Number(track.v[place].toPrecision(3)) + ' ' + track.unit;
     })];
