@@ -26,6 +26,7 @@ from rater.text.values import group_by_key, percent
 
 
 _STEADY_COUNTS = 0.005  # share by which counts of equal runs differ: less is the start of a process
+_LARGEST = 1e30  # of a copy's value: beyond, differences and ratios leave what a double holds
 _NO_TIME = "it is of what copies report"  # why CPU time cannot stand for it
 
 
@@ -220,7 +221,8 @@ def value_reported(name: str) -> ValueOfRun:
 def copy_values(run: StoredRun, value_of: ValueOfRun) -> dict[CopyKey, tuple[float, ...]]:
     """Return the values of a run's copies: those of the runs of each that ended well and count.
 
-    A copy without a value is not in it.
+    A copy without a value is not in it, nor one whose value is too large or too small to be drawn
+    or divided.
     """
     run = run.without_torn()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
@@ -229,6 +231,7 @@ def copy_values(run: StoredRun, value_of: ValueOfRun) -> dict[CopyKey, tuple[flo
         for row in run.copies
         if is_good(row) and in_window(run, row, brackets)
         if (value := value_of(row)) is not None
+        if not value or 1 / _LARGEST <= abs(value) <= _LARGEST
     )
     return {key: tuple(of_copy) for key, of_copy in values.items()}
 

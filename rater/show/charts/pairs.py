@@ -16,7 +16,13 @@ from msgspec.structs import replace
 
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.stored import RunHead
-from rater.show.charts.measured import TIME, DrawnMeasure, MeasuredCell, MeasuredPoint
+from rater.show.charts.measured import (
+    TIME,
+    DrawnMeasure,
+    MeasuredCell,
+    MeasuredPoint,
+    number_text,
+)
 from rater.show.charts.panels import (
     dot_kinds,
     drawn_number,
@@ -116,7 +122,7 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
     def nodes(self) -> tuple[NodeChange, ...]:
         """Return what became of each NUMA node; () where one alone is known."""
         by_node = group_by_key(
-            (place.node, math.log1p(place.change))
+            (place.node, math.log(place.after) - math.log(place.before))
             for place in self.places
             if place.node is not None
         )
@@ -355,7 +361,8 @@ def pair_parts(pair: RunPair) -> Iterator[Part]:
     measure = pair.measure
 
     def median(row: BenchmarkPair, name: str) -> str:
-        return format_number(statistics.median(getattr(place, name) for place in row.places))
+        value = statistics.median(getattr(place, name) for place in row.places)
+        return format_number(value) if measure.unit == "s" else number_text(value)
 
     def worst_change(row: BenchmarkPair) -> float:
         return row.end_change(highest=measure.highest_is_worst)

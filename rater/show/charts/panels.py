@@ -127,6 +127,7 @@ def _figure(
     chart = {
         "signals": {
             "title": values["title"],
+            "unit": "" if picture.measure.unit == "s" else sanitize(picture.measure.unit),
             "lines": lines,
             "axis": axis if picture.groups else axis[1:],
             "places": max(1, len(picture.names)),

@@ -81,7 +81,7 @@ def _ends(panel: Panel) -> list[str]:
     Where the median is not above 0 there is no such share: the values themselves.
     """
     values, median_value = [dot.value for dot in panel.dots], panel.median
-    if median_value is None:
+    if median_value is None or not values:  # an iteration of which no value is known
         return []
     return [
         distance_text(end(values), median_value) or panel.measure.value_text(end(values))

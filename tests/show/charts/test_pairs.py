@@ -161,6 +161,13 @@ def test_a_node_that_changed_otherwise_than_the_others_stands_out() -> None:
     assert pair.median_change == pytest.approx(0, abs=0.01)
 
 
+def test_times_that_nothing_of_is_left_are_still_compared() -> None:
+    """A billion seconds before, a nanosecond after: as a share nothing is left."""
+    places = tuple(PlaceValues(name=cpu, node=cpu, before=1e9, after=1e-9) for cpu in range(2))
+    pair = BenchmarkPair(benchmark="a", tune=None, places=places)
+    assert [node.change for node in pair.nodes()] == [-1.0, -1.0]
+
+
 def test_the_document_has_each_place_before_and_after() -> None:
     pair = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([0, 1, 2, 3], 20.0)))
     document = pair_document(pair, None)

@@ -316,6 +316,25 @@ def test_a_benchmark_that_no_copy_has_a_value_of_says_so() -> None:
     assert "no copy ran well" not in picture_text(shown, width=70)
 
 
+def test_an_iteration_without_any_value_says_so_beside_one_that_has_them() -> None:
+    rows = [
+        copy_row(copy, 10.0, iteration=iteration, metrics=(("bandwidth", 5.0),) * (iteration == 1))
+        for iteration in (1, 2)
+        for copy in range(2)
+    ]
+    run = stored(rows, copies=2)
+    cells = measured_cells(group_cells(run), copy_values(run, value_reported("bandwidth")))
+    words = picture_text(picture_of(run.head, cells, measure=BANDWIDTH), width=70).split("\n")
+    (line,) = (line for line in words if "iteration 2" in line)
+    assert line.endswith("bandwidth is not known")
+
+
+@pytest.mark.parametrize("value", [1e290, 1e-290, 5e-324])
+def test_a_value_that_no_axis_has_room_for_is_not_known(value: float) -> None:
+    shown = by_bandwidth(5.0, value)
+    assert not_known_text(shown.panels[0]) == "copy 1: bandwidth is not known"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0, "0"), (12.5, "12.50"), (123456.0, "123456"), (32699567.0, "32.70e6")],
@@ -665,6 +684,7 @@ def test_a_metric_takes_the_place_of_times(rater: Rater, tmp_path: Path) -> None
     written = [*texts(file.read_text())]
     assert "bandwidth (MB/s) of each copy, higher is better, run 1 on h, 16 copies" in written
     assert {"copy 0: bandwidth is not known", "bandwidth is not known"} <= set(written)
+    assert written.count("MB/s") == 2, "above the axis of each panel"
 
 
 def test_two_runs_by_a_metric_are_one_picture(rater: Rater) -> None:
