@@ -69,14 +69,34 @@ _ISSUED = compile_later(
     r"|(?<=api\.telegram\.org/bot)[^\s/'\"]+",
     re.DOTALL,
 )
-# Secrets of several words, wherever a text has them: keys in PEM, `login NAME password VALUE` of a
-# .netrc, elements of XML. What goes before, and the secret.
+# What a sentence says of a password that is not its value.
+_NO_VALUE = (
+    "a|accepted|already|also|always|an|asked|at|being|by|empty|encrypted|expired|for|from|given"
+    "|hidden|in|incorrect|invalid|kept|known|long|missing|needed|never|no|not|now|of|old|on|only"
+    "|optional|out|protected|read|redacted|rejected|required|right|same|sent|set|short|stored"
+    "|strong|that|the|too|unchanged|unknown|unset|used|valid|weak|what|wrong|your"
+)
+# Secrets of several words, wherever a text has them: keys in PEM and of PuTTY, `login NAME password
+# VALUE` of a .netrc, elements of XML, `HOST:PORT:DATABASE:USER:PASSWORD` of a .pgpass, a value in
+# the line below its name, and one that a sentence tells. What goes before, and the secret.
 _SPREAD = compile_later(
     r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^'\"]*?"
     r"(?:-----END [A-Z ]{0,40}-----|(?=['\"])|\Z))"
+    r"|(\bPrivate-Lines:[ ]?\d{1,5}(?:\s|\\[nr]){1,9})"
+    r"([A-Za-z0-9+/=]{20}[^'\"]*?(?=(?:\s|\\[nr]){0,9}Private-|['\"]|\Z))"
+    r"|(\bPrivate-MAC:[ ]?)([0-9a-fA-F]{40,64})"
     r"|(\blogin\s{1,99}\S+\s{1,99}password\s{1,99})([^\s'\"]+)"
     r"|(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"
+    r"|(?<![\w/:@.+*-])((?:\*|[A-Za-z][\w.-]{0,99}|\d{1,3}(?:\.\d{1,3}){3}):(?:\*|\d{4,5}):"
+    r"(?:\*|[A-Za-z_][\w.-]{0,99}):(?:\*|[A-Za-z_][\w.@-]{0,99}):)"
+    r"((?:[^\s:'\"\\]|\\.)+)(?=[\s'\"]|\Z)"
+    r"|((?i:password|passwd|passphrase|secret)[ \t]{0,9}:[ \t]{0,9}\r?\n[ \t]{0,99})"
+    r"(?![-#])([^\s'\"]*[^\s'\":])(?=[ \t]{0,9}(?:[\r\n'\"]|\Z))"
+    rf"|(\b(?i:password|passwd|passphrase)[ \t]{{1,9}}is:?[ \t]{{1,9}}['\"]?)"
+    rf"(?!(?i:{_NO_VALUE})\b)"
+    r"([^\s'\";&|][^'\"\n;&|]*?(?=[ \t]{0,9}(?:['\"\n;&|]|\Z)))"
 )
+_SPREAD_NAME = "a secret of several words"
 # USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
 _LOGIN = compile_later(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
 # Options of one letter mean something else in every program: what goes before, and the secret.
@@ -156,8 +176,12 @@ class Redactor:
 
     @property
     def values(self) -> frozenset[str]:
-        """The values that were left out."""
-        return frozenset(value for _, value in self._numbers if value)
+        """The values that were left out; not the words of a language that were so by a guess."""
+        return frozenset(
+            value
+            for name, value in self._numbers
+            if value and not (name == _SPREAD_NAME and value.isalpha())
+        )
 
     def redact_once[T](self, kind: object, text: T, redact: Callable[[T], T]) -> T:
         """Return what `redact` makes of a text, or made of the same text of that kind before.
@@ -205,7 +229,7 @@ class Redactor:
 
     def _redact_spread(self, match: re.Match[str]) -> str:
         before, value = (part for part in match.groups() if part is not None)
-        return f"{before}{self._mark_for('a secret of several words', value)}"
+        return f"{before}{self._mark_for(_SPREAD_NAME, value)}"
 
     def redact_json(self, value: Any) -> Any:
         """Return a value of JSON with its texts, and lists of words, fit to be shown."""
