@@ -59,6 +59,7 @@ def store_run(database: Path, uuid: str, secrets: list[str]) -> int:
             Noted(f"https://user:{next(places)}@host/x"),
             Noted(f"mysql -p{next(places)}"),
             Noted(f"x-api-key={next(places)}"),
+            Noted("checkup 1f3a90c2: latency of memory, one CPU: PASS"),
         )
         with store.writing("settings") as connection:
             for name, value in settings:
@@ -89,6 +90,12 @@ def test_none_of_twenty_secrets_is_in_a_bundle(bundle: Path) -> None:
     assert "topology.xml" not in names  # it was made on another machine than this one
     assert [secret for secret in SECRETS if secret.encode() in texts] == []
     assert b"[redacted" in texts
+
+
+def test_a_colleague_reads_the_verdicts_of_a_checkup_in_its_bundle(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        verdicts = archive.read("checkup.txt").decode()
+    assert verdicts == "checkup 1f3a90c2: latency of memory, one CPU: PASS\n"
 
 
 def test_a_bundle_has_its_run_and_no_other(bundle: Path) -> None:

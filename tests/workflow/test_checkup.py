@@ -47,7 +47,12 @@ def test_a_checkup_of_memory_alone_says_what_it_left_out_and_one_round_cannot_te
     assert [cell["value"] > 0 for cell in latency["cells"]] == [True] * len(latency["cells"])
     tags = query_rows("SELECT DISTINCT value FROM tag WHERE name = 'checkup'")
     assert tags == [(document["checkup"],)]
+    notes = query_rows("SELECT text FROM note WHERE text LIKE 'checkup %' ORDER BY rowid")
+    said = "; ".join(latency["said"])
+    assert notes[0] == (f"checkup {document['checkup']}: {latency['name']}: CANNOT TELL: {said}",)
+    assert len(notes) == 3, "a verdict each"
     text = page.read_text()
+    assert text.count("<main>") == 1
     assert 0 < text.index("latency of memory, one CPU: ") < text.index("CPUs of node, memory of")
     assert "Not looked at: doctor, facts, cores, mix." in text
 

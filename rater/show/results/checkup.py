@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rater.analysis.divots.cells import PlaceValue
 from rater.analysis.divots.checkup import CheckupSection, CheckupVerdict
+from rater.plan.checkup import TAG
 from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, to_json
@@ -80,6 +81,14 @@ def checkup_page_parts(document: CheckupDocument) -> Iterator[Part]:
 def checkup_title(document: CheckupDocument) -> str:
     """Return what the checkup is called, and how long it took."""
     return f"Checkup {document['checkup']}: {document['took_s']:.0f} s"
+
+
+def verdict_notes(document: CheckupDocument) -> Iterator[str]:
+    """Yield the verdicts as notes of a run, which go with it wherever it goes."""
+    for section in document["sections"]:
+        said = "; ".join(section["said"])
+        verdict = f"{section['verdict']}: {said}" if said else section["verdict"]
+        yield f"{TAG} {document['checkup']}: {section['name']}: {verdict}"
 
 
 def _left_out(document: CheckupDocument) -> Iterator[str]:

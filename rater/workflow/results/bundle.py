@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rater import __version__
+from rater.plan.checkup import TAG
 from rater.record.stored import StoredRun
 from rater.run.host.discover import discover_topology, this_machine_xml
 from rater.show.charts.vega import library
@@ -42,6 +43,7 @@ Make it again:       {commands}
 rater.db       the runs with all that was recorded, without secrets
 run-*.json     each run as one JSON document
 facts-*.json   firmware, memory modules, promises, TLBs of its machine
+checkup.txt    the verdicts of a checkup, where these are its runs
 topology.xml   the machine as hwloc has it, where the bundle was made on the machine of the runs
 page.html      the report
 manifest.json  SHA-256 of each file
@@ -87,6 +89,8 @@ def _members(
     topology = discover_topology()
     if not any(refusal(run, topology) for run in runs):
         members["topology.xml"] = this_machine_xml().encode()
+    if verdicts := [note for run in runs for note in run.notes if note.startswith(f"{TAG} ")]:
+        members["checkup.txt"] = "".join(f"{verdict}\n" for verdict in verdicts).encode()
     members["AGAIN.txt"] = redactor.redact(_again(runs, file_name)).encode()
     # Vega holds whole alphabets, in which any word may be.
     texts = {name: data.replace(vega.encode(), b"") for name, data in members.items()}

@@ -41,6 +41,7 @@ from rater.plan.checkup import (
 from rater.plan.request import Request
 from rater.plan.sweep import BlockOrder, SweepSlot, order_slots
 from rater.plan.topology import Topology
+from rater.record.events import Noted
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.run.host import discover as machine
@@ -53,6 +54,7 @@ from rater.show.results.checkup import (
     checkup_page_parts,
     checkup_parts,
     checkup_title,
+    verdict_notes,
 )
 from rater.system.errors import InputError, RaterError
 from rater.system.files import Trusted
@@ -250,10 +252,12 @@ class _Checkup(Campaign[MadeRun]):
             took_s=time.monotonic() - self._began_s,
             left_out=[part for part in CheckupPart if part not in self.parts],
         )
+        if self._runs:
+            self.store.append(self._runs[-1].run, *map(Noted, verdict_notes(document)))
         print_view(self.output, document, checkup_parts)
         if self.page is not None:
             title = checkup_title(document)
-            main = f"<main><h1>{title}</h1>{html_parts(checkup_page_parts(document))}</main>"
+            main = f"<h1>{title}</h1>{html_parts(checkup_page_parts(document))}"
             page = page_html(title, main, document, skip={}, styles=["page.css"], scripts=[])
             write_output(self.page, page.encode())
 
