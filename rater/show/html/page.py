@@ -251,7 +251,7 @@ def _how_measured(page_run: ReportRun) -> Iterator[Html]:
         yield element("h3", "Settings of the machine")
         words = f"{len(summary.run.settings)} settings"
         settings = html_parts([facts(summary.run.settings)])
-        yield element("details", element("summary", words), settings)
+        yield element("details", element("summary", words), settings, class_="settings")
 
 
 _USED = (

@@ -640,6 +640,7 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
     assert shown.visible_text.count("run 7; run 8 ") == 1
     assert "setting thp" in shown.visible_text
+    assert ("details", {"class": "settings"}) in shown.elements, "in columns on paper"
     (line,) = shown.data["comparison"]["data"]["lines"]
     assert (line["kind"], line["card"][1]) == ("unknown", "inconclusive: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
