@@ -136,13 +136,19 @@ def _confirm(arguments: Namespace) -> int:
 def _report(arguments: Namespace) -> int:
     run_words = tuple(arguments.which)
     if any(map(_is_whole_fleet, run_words)):
+        if arguments.by is not None:
+            raise InputError(f"--by {arguments.by}: is of runs, not of whole fleets; leave it out")
         return _FLEET_WORDS().report(
             output_of(arguments), run_words=run_words, file=arguments.file, force=arguments.force
         )
     from rater.workflow.results.report import report
 
     return report(
-        output_of(arguments), run_words=run_words, file=arguments.file, force=arguments.force
+        output_of(arguments),
+        run_words=run_words,
+        file=arguments.file,
+        by=arguments.by,
+        force=arguments.force,
     )
 
 
@@ -503,6 +509,8 @@ $ rater show plot 7 8             # before and after in one picture
         arguments=f"""
 POINT* >which        {POINTS}; of several the first is what the others are compared with (default:
                      last); or fleet:N: all hosts of a fleet
+--by METRIC|cpu      pictures of copies and of the machine are of the number of this name that
+                     copies report, or of their CPU time, in place of their times
 -o FILE >file        the page; - is standard output (default: rater-report-RUN.html in the current
                      directory)
 --force              write over FILE though rater did not make it

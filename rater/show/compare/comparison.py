@@ -30,7 +30,7 @@ from rater.show.compare.effects import (
 from rater.show.compare.metrics import measure_text, metric_table
 from rater.show.screen.console import Heading
 from rater.show.screen.document import NUMBER, TEXT, Field, Form, Line, Part, ViewTable, decimals
-from rater.show.screen.format import LONGEST_HEADING, column_letters
+from rater.show.screen.format import LONGEST_HEADING, column_letters, format_together
 from rater.text.values import (
     JsonFields,
     count,
@@ -348,7 +348,7 @@ def _unit_of_cell(row_cell: _Cell) -> str:
 
 def _alike(neighbours: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
     """Write values with the decimals that they and those beside them need together."""
-    return NUMBER.cells([*values, *neighbours])[: len(values)]
+    return format_together([*values, *neighbours])[: len(values)]
 
 
 def _matrix(

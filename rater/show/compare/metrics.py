@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN
 from rater.show.compare.basis import confidence_percent
 from rater.show.compare.effects import effect_name, factor_text, interval_text, verdict_of
-from rater.show.screen.document import NUMBER, TEXT, Field, ViewTable
+from rater.show.screen.document import TEXT, Field, Form, ViewTable
+from rater.show.screen.format import format_together
+from rater.text.values import group_by_key
 
 
 def measure_text(comparison: Comparison) -> str | None:
@@ -25,6 +29,17 @@ def metric_table(comparison: Comparison) -> ViewTable:
         for row in metric.rows
         for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
     ]
+
+    def alike(values: Sequence[float | None]) -> list[str]:
+        """Write the values of each metric alike: those of others may be a million times theirs."""
+        places = group_by_key((row[0].title, place) for place, row in enumerate(rows))
+        texts = [""] * len(values)
+        for of_metric in places.values():
+            written = format_together([values[place] for place in of_metric])
+            for place, text in zip(of_metric, written, strict=True):
+                texts[place] = text
+        return texts
+
     columns = (
         Field(heading="benchmark", value=lambda it: effect_name(it[1]), form=TEXT, flexible=True),
         Field(heading="metric", value=lambda it: it[0].title, form=TEXT, flexible=True),
@@ -34,8 +49,8 @@ def metric_table(comparison: Comparison) -> ViewTable:
             if len(comparison.sides) > 2
             else []
         ),
-        Field(heading=f"baseline|{MEAN}", value=lambda it: it[3].baseline, form=NUMBER),
-        Field(heading=f"point|{MEAN}", value=lambda it: it[3].value, form=NUMBER),
+        Field(heading=f"baseline|{MEAN}", value=lambda it: it[3].baseline, form=Form(alike)),
+        Field(heading=f"point|{MEAN}", value=lambda it: it[3].value, form=Form(alike)),
         Field(heading="ratio|> 1 better", value=lambda it: factor_text(it[3].speedup)),
         Field(
             heading=f"{confidence_percent(comparison)} %|interval",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -20,6 +21,7 @@ from rater.analysis.results.counters import run_counts
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html, machine_rows
+from rater.show.charts.measured import DrawnMeasure
 from rater.show.charts.pairs import RunPair, changed_places, pair_charts, pair_parts
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
@@ -101,11 +103,13 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         "pair": _pair_data(together.pair) if together and together.pair else None,
         "cpi": cpi,
         "differing": _differing(together.comparison) if together else [],
+        "measure": _measure_data(runs[0].picture.measure),
         "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
     }
     main = template(
         "page.html",
         body=joined(body, _cpi(cpi)) if cpi else body,
+        **_picture_words(runs[0].picture.measure),
         order="Copies are grouped by NUMA node; its number is below. " if placed else "",
         several=' class="several"' if several else "",
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
@@ -118,6 +122,23 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         styles=["page.css"],
         scripts=[library, own_script(*_SCRIPTS)],
     )
+
+
+def _measure_data(measure: DrawnMeasure) -> dict[str, Any] | None:
+    """Return what the pictures are of for their cards and colours; None: of times."""
+    if measure.is_time:
+        return None
+    unit = sanitize(measure.unit)
+    return {"name": sanitize(measure.name), "unit": unit, "rises": not measure.highest_is_worst}
+
+
+def _picture_words(measure: DrawnMeasure) -> dict[str, str]:
+    """Return the words of the page's template that say what a dot stands for."""
+    if measure.is_time:
+        return {"heading": "The time of every copy", "dot": "time", "values": "Times"}
+    dot = html.escape(sanitize(f"{measure.quantity}{measure.direction}"))
+    name = html.escape(sanitize(measure.name))
+    return {"heading": f"{name} of every copy", "dot": dot, "values": "Values"}
 
 
 def _differing(comparison: Comparison) -> list[tuple[str, str | None]]:
@@ -388,7 +409,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
 def _pair(pair: RunPair, after: ReportRun) -> Html:
     """Return two runs copy by copy, over one axis of places, and on the machine of the second."""
     first, second = pair.runs
-    several = len(pair.benchmarks)
+    several, name = len(pair.benchmarks), pair.measure.quantity
     of_several = (
         f": the {_MOST_PAIRED} benchmarks of {several} that changed most"
         if several > _MOST_PAIRED
@@ -402,12 +423,13 @@ def _pair(pair: RunPair, after: ReportRun) -> Html:
         ),
         (
             "pair-scatter",
-            f"A dot is a copy: across its time in run {first}, up that in run {second}; on the "
+            f"A dot is a copy: across its {name} in run {first}, up that in run {second}; on the "
             "dashed line both are the same.",
         ),
     ]
     if any(row.has_order for row in pair.benchmarks):
-        rooms.append(("pair-ranks", "All copies in the order of their times."))
+        order = "times" if pair.measure.is_time else f"{pair.measure.quantity}"
+        rooms.append(("pair-ranks", f"All copies in the order of their {order}."))
     return element(
         "section",
         element("h2", "Copy by copy"),
@@ -431,9 +453,13 @@ def _pair(pair: RunPair, after: ReportRun) -> Html:
 def _changed_machine(pair: RunPair, after: ReportRun) -> Html:
     """Return the map of differences: each CPU by how its copies changed."""
     first, second = pair.runs
-    words = (
-        f"Each CPU by how its copies changed: their times in run {second} over those in {first}."
+    measure = pair.measure
+    what = (
+        f"their times in run {second} over those in {first}"
+        if measure.is_time
+        else f"their {measure.name} in run {second} over that in {first}{measure.direction}"
     )
+    words = f"Each CPU by how its copies changed: {what}."
     drawing = machine_html(machine_rows(after.run), changed_places(pair.benchmarks))
     room = element("div", drawing, class_="map", data_run="pair")
     return element("div", element("p", words, class_="how"), room)

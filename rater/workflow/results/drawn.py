@@ -43,13 +43,16 @@ class Drawn(Struct, frozen=True, kw_only=True):
         return cells
 
 
+TIMES = Drawn()
+
+
 def drawn_by(by: str | None, runs: Sequence[StoredRun], benchmark: str | None) -> Drawn:
     """Return what `--by` means for runs, or for one benchmark of them; raises `InputError`.
 
     `metric:NAME` is a metric in any case, also where it is called cpu.
     """
     if by is None:
-        return Drawn()
+        return TIMES
     if by == CPU_TIME:
         return Drawn(measure=CPU_SECONDS, value_of=attrgetter("cpu_s"))
     metric = declared_metric(by.removeprefix(METRIC), runs, benchmark)

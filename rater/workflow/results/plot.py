@@ -17,7 +17,6 @@ from rater.analysis.results.series import phase_times
 from rater.record.stored import RunHead, StoredRun
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_rows, machine_svg
-from rater.show.charts.measured import measured_cells
 from rater.show.charts.panels import labels_from, panel_values, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
@@ -31,7 +30,7 @@ from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
-from rater.workflow.results.drawn import drawn_by
+from rater.workflow.results.drawn import TIMES, Drawn, drawn_by
 from rater.workflow.results.plot_pair import PairView, draw_pair
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.results.stored import run_beside
@@ -39,8 +38,8 @@ from rater.workflow.results.stored import run_beside
 # -- Load what the report page, and its pictures as files, show of a run ---------------------------
 
 
-def load_report_run(store: Store, run: StoredRun) -> ReportRun:
-    """Return a run with all that a page says of it."""
+def load_report_run(store: Store, run: StoredRun, drawn: Drawn = TIMES) -> ReportRun:
+    """Return a run with all that a page says of it; `drawn`: what its pictures are of."""
     divots = analysis_for_results(store, run, however_it_ended=True)
     cells = group_cells(run)
     barrier = run_beside(store, run)
@@ -49,7 +48,10 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
         summary=summarise(run),
         cells=cells,
         picture=picture_of(
-            run.head, measured_cells(cells), labels_from(divots.sure if divots else ())
+            run.head,
+            drawn.cells(run),
+            labels_from(divots.sure if divots else ()),
+            measure=drawn.measure,
         ),
         divots=divots,
         readings=run_counters(run),

@@ -31,7 +31,7 @@ from rater.text.cpuset import format_list
 from rater.text.values import count, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
-from rater.workflow.results.drawn import Drawn
+from rater.workflow.results.drawn import Drawn, drawn_by
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.plot_pair import paired_run
 from rater.workflow.results.points import (
@@ -51,8 +51,10 @@ _MOST_RUNS = 12  # every run on a page has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
 
 
-def report(output: Output, run_words: tuple[str, ...], file: str | None, force: bool) -> int:
-    """Write the page."""
+def report(
+    output: Output, *, run_words: tuple[str, ...], file: str | None, by: str | None, force: bool
+) -> int:
+    """Write the page; `by`: what its pictures of copies are of in place of times."""
     with open_store_for_reading(output, run_words) as store:
         points, without_runs = _points(store, run_words or ["last"])
         tests = count_interim_looks(store, points)
@@ -60,10 +62,12 @@ def report(output: Output, run_words: tuple[str, ...], file: str | None, force: 
         numbers = [run.head.run for run in shown]
         path = page_path(output, file, "-".join(map(str, numbers)), force=force)
         vega = library()  # before the work: it may not be installed
-        pages = [load_report_run(store, run) for run in shown]
-        searched = [(page.run.head, page.divots) for page in pages if page.divots is not None]
-        between = find_recurring(store, searched)
-        pair = _pair(store, shown) if len(shown) == 2 else None
+        drawn = drawn_by(by, shown, None)
+        pages = [load_report_run(store, run, drawn) for run in shown]
+        between = find_recurring(
+            store, [(page.run.head, page.divots) for page in pages if page.divots is not None]
+        )
+        pair = _pair(store, shown, drawn) if len(shown) == 2 else None
     together = _together(points, tests, (*without_runs, *notes), between)
     if together is not None:
         together = replace(together, pair=pair)
@@ -71,11 +75,11 @@ def report(output: Output, run_words: tuple[str, ...], file: str | None, force: 
     return deliver_page(output, path, page, {"runs": numbers}, runs_text(numbers))
 
 
-def _pair(store: Store, runs: Sequence[StoredRun]) -> RunPair | None:
+def _pair(store: Store, runs: Sequence[StoredRun], drawn: Drawn) -> RunPair | None:
     """Return two runs over one axis; None: they do not fit over each other."""
-    before, after = (paired_run(store, run, Drawn()) for run in runs)
+    before, after = (paired_run(store, run, drawn) for run in runs)
     with suppress(InputError):
-        return pair_runs(before, after)
+        return pair_runs(before, after, measure=drawn.measure)
     return None
 
 

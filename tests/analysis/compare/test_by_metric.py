@@ -85,6 +85,19 @@ def test_beside_the_times_a_comparison_has_every_metric_by_itself() -> None:
     assert "a latency (ns) lower 100.0 110 0.909" in text
 
 
+def test_a_small_value_is_not_written_as_nought() -> None:
+    """A latency in seconds, 85 ns, was `0.000000`."""
+    small = [85e-9 * value / 100 for value in OLD]
+    old = reporting(brackets(1, SIX), LATENCY, small)
+    new = reporting(brackets(7, SIX), LATENCY, [value * 2 for value in small])
+    points = [point("old", *old), point("new", *new)]
+    assert "a latency (ns) lower 8.500e-08 1.700e-07" in in_words(
+        text_of(comparison_parts(compare(points)), 100)
+    )
+    by_latency = compare(points, by_metric="latency")
+    assert "a 8.500e-08 1.700e-07" in in_words(text_of(comparison_parts(by_latency), 100))
+
+
 def test_a_disturbed_metric_has_no_verdict_as_no_cpu_time_stands_for_it() -> None:
     old = reporting(beside_others(1, SIX, 4.0), BANDWIDTH, OLD)
     new = reporting(beside_others(7, SIX, 4.0), BANDWIDTH, [value * 2 for value in OLD])

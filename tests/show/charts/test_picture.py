@@ -687,6 +687,17 @@ def test_a_metric_takes_the_place_of_times(rater: Rater, tmp_path: Path) -> None
     assert written.count("MB/s") == 2, "above the axis of each panel"
 
 
+@needs_vega
+def test_a_report_by_a_metric_says_so_and_refuses_what_no_copy_has(
+    rater: Rater, tmp_path: Path
+) -> None:
+    page = tmp_path / "r.html"
+    assert rater("report", "--by", "bandwidth", "-o", page)[0] == 0
+    assert "A dot is a copy&#x27;s bandwidth (MB/s), higher is better." in page.read_text()
+    status, _, err = rater("report", "--by", "cpu", "-o", page)
+    assert (status, err) == (2, "rater: run 1: CPU time of its copies is not known\n")
+
+
 def test_two_runs_by_a_metric_are_one_picture(rater: Rater) -> None:
     status, out, err = rater("show", "plot", 1, 1, "--by", "bandwidth")
     assert (status, err) == (0, "")

@@ -34,6 +34,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             assert main(["import", str(written(folder, run))]) == 0
         wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
         wanted["hostile pair"] = "2 5"
+        rates = document(uuid="u-6", benchmarks=1, iterations=1)
+        rates["run"]["metrics"] = [{"name": "<b>rate", "unit": "MB/s", "better": "higher"}]
+        for row in rates["observations"]:
+            row["metrics"] = {"<b>rate": 13000.0 / row["elapsed_s"]}
+        assert main(["import", str(written(folder, rates))]) == 0
+        wanted["by"] = "6 --by <b>rate"
         for name, runs in wanted.items():
             path_by_name[name] = folder / f"{name}.html"
             assert main(["report", *runs.split(), "-o", str(path_by_name[name])]) == 0
@@ -95,6 +101,29 @@ def test_hovering_a_dot_tells_which_copy_it_is(run_page: Browser) -> None:
     assert "to the median copy" in card[2]
     assert card[3].startswith("ran from ")
     assert run_page.js(CARD) is None, "it goes with the mouse"
+
+
+def test_a_page_by_a_metric_has_its_values_and_orange_where_less_is_worse(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["by"])
+    browser.box("#pictures .drawn")
+    browser.js("document.querySelector('#panels .drawn').focus()")
+    browser.key("Home")
+    card = browser.js(CARD)
+    classes = "[...document.querySelectorAll('.cpu')].map(c => c.classList.contains('quick'))"
+
+    assert (
+        browser.js("document.querySelector('#pictures h2').textContent") == "<b>rate of every copy"
+    )
+    assert "A dot is a copy's <b>rate (MB/s), higher is better." in browser.js(
+        "document.querySelector('#pictures .how').textContent"
+    )
+    assert card[2].startswith("<b>rate 1299 MB/s (+0.1 %")
+    assert card[3].startswith("started 0.000 s after")
+    assert browser.js(classes)[4:8] == [False] * 4, "node 1 has less: it is orange"
+    assert browser.js("document.querySelector('.scale').textContent").startswith("+23 %")
+    assert browser.said() == []
 
 
 def test_choosing_a_copy_highlights_it_in_every_panel(run_page: Browser) -> None:

@@ -25,16 +25,16 @@ function placeText(row) {
 }
 
 function dotLines(row) {
-  const of = row.panel.median ? ' (' + percentText(row.s / row.panel.median) + ' to the median copy)' : '';
+  const of = row.panel.median > 0 ? ' (' + percentText(row.s / row.panel.median) + ' to the median copy)' : '';
   if (row.what) return [placeText(row), row.panel.title + ', iteration ' + row.it, row.what, 'after ' + timeText(row.s) + '; it does not count'];
-  const times = row.start === null ? null :
+  const times = row.start === null ? null : page.measure ? 'started ' + secondText(row.start) + ' after the run' :
     row.fastest !== row.slowest ? 'first start ' + secondText(row.start) + ' after the start of the run' :
       'ran from ' + secondText(row.start) + ' to ' + secondText(row.start + row.s) + ' of the run';
   return [
     placeText(row),
     row.panel.title + ', iteration ' + row.it,
-    timeText(row.s) + of,
-    row.fastest !== row.slowest ? 'its runs: ' + timeText(row.fastest) + ' to ' + timeText(row.slowest) : null,
+    (page.measure ? page.measure.name + ' ' : '') + valueText(row.s) + of,
+    row.fastest !== row.slowest ? 'its runs: ' + valueText(row.fastest) + ' to ' + valueText(row.slowest) : null,
     times,
     row.more || null,
     row.local === null ? null : 'memory ' + (row.local * 100).toFixed(1) + ' % on its NUMA node',
@@ -139,7 +139,7 @@ function chosenText() {
       for (const row of panel.rows) {
         if (!isChosen(row)) continue;
         copies.add(row.copy);
-        if (!isOwn(row)) continue;
+        if (!isOwn(row) || !(panel.median > 0)) continue;
         shares.push(row.s / panel.median);
         names.add(panel.title);
       }

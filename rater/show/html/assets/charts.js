@@ -95,20 +95,20 @@ async function drawPair() {
   const panels = pair.panels.map((panel) => {
     const d = panel.dots;
     const rows = d.s.map((s, i) => ({s, place: d.place[i], kind: d.kind[i], it: d.it[i], shade: pair.shades[d.it[i] - 1],
-      card: [named(pair.axis === 'CPU' ? d.cpu[i] : d.copy[i], d.node[i]), 'run ' + pair.runs[d.it[i] - 1] + ': ' + timeText(s), panel.title]}));
+      card: [named(pair.axis === 'CPU' ? d.cpu[i] : d.copy[i], d.node[i]), 'run ' + pair.runs[d.it[i] - 1] + ': ' + valueText(s), panel.title]}));
     return {title: panel.title, words: [...panel.labels.map((one) => one.text), ...panel.outside, panel.failedText, panel.notKnown].filter(Boolean),
       signals: {places: pair.places, low: panel.low, high: panel.high, median: panel.median, dot: pair.places > 200 ? 4 : pair.places > 60 ? 7 : 12},
       data: {rows, groups: groups.map((one) => ({...one})), failed: panel.failed.map(([place]) => ({place})), ticks: panel.ticks.map(([value, seconds, share]) => ({value, seconds, share}))}};
   });
-  await drawPanels('pair-places', 'panel', panels, 'times of the copies in both runs', ({signals, data}, x, y) =>
+  await drawPanels('pair-places', 'panel', panels, (page.measure ? page.measure.name : 'times') + ' of the copies in both runs', ({signals, data}, x, y) =>
     data.rows.map((row) => ({x: x(row.place), y: y(Math.min(signals.high, Math.max(signals.low, row.s))), card: row.card, mark: {place: row.place, s: row.s}})));
   for (const {data} of pair.scatter) {
     for (const dot of data.dots) {
-      dot.card = [named(dot.name, dot.node), 'run ' + pair.runs[0] + ': ' + timeText(dot.x), 'run ' + pair.runs[1] + ': ' + timeText(dot.y), percentText(dot.y / dot.x)];
+      dot.card = [named(dot.name, dot.node), 'run ' + pair.runs[0] + ': ' + valueText(dot.x), 'run ' + pair.runs[1] + ': ' + valueText(dot.y), percentText(dot.y / dot.x)];
     }
   }
   await drawPanels('pair-scatter', 'model', pair.scatter, 'each copy, after over before');
-  await drawPanels('pair-ranks', 'model', pair.ranks, 'copies in the order of their times');
+  await drawPanels('pair-ranks', 'model', pair.ranks, 'copies in their order');
 }
 
 async function drawCpi() {

@@ -4,6 +4,7 @@ function machineMap(room, run) {
   if (!order.length) return;
   const select = make('select', {'aria-label': 'benchmark that colours the machine'}, make('option', {value: '', text: 'all benchmarks (median)'}),
     ...run.panels.map((panel, i) => make('option', {value: String(i), text: panel.title})));
+  const rises = page.measure && page.measure.rises; // more is better: less is orange
   const scale = make('span', {class: 'scale'}), over = run.over || ' to the median copy';
   const panelOf = () => run.panels[select.selectedIndex - 1];
   // The copies whose rows, of those that count or those that failed, were on a CPU.
@@ -28,17 +29,17 @@ function machineMap(room, run) {
       const cpu = numberOf(chip), share = seen.cpus[cpu], bad = failed.has(cpu);
       chip.classList.toggle('idle', share === undefined && !bad);
       chip.classList.toggle('failed', bad);
-      chip.classList.toggle('quick', share < 1);
+      chip.classList.toggle('quick', rises ? share > 1 : share < 1);
       chip.style.setProperty('--heat', (share === undefined ? 0 : Math.min(100, 100 * Math.abs(share - 1) / span)) + '%');
       chip.setAttribute('aria-label', 'CPU ' + cpu + (share === undefined ? bad ? '' : ', not used' : ', ' + percentText(share)) + (bad ? ', a copy failed' : ''));
     }
     for (const button of room.querySelectorAll('[data-node]')) {
       const text = button.querySelector('.share'), share = seen.nodes[button.dataset.node];
       text.textContent = share === undefined ? '' : percentText(share);
-      text.classList.toggle('slow', share >= 1.015);
+      text.classList.toggle('slow', rises ? share <= 0.985 : share >= 1.015);
     }
     const far = (span * 100).toFixed(0) + ' %', by = panelOf() ? [make('b', {class: 'printed', text: panelOf().title})] : [];
-    scale.replaceChildren(...by, make('span', {text: '\u2212' + far}), make('span', {class: 'ramp'}), make('span', {text: '+' + far + over + (failed.size ? '; struck out: a copy failed there' : '')}));
+    scale.replaceChildren(...by, make('span', {text: (rises ? '+' : '\u2212') + far}), make('span', {class: 'ramp'}), make('span', {text: (rises ? '\u2212' : '+') + far + over + (failed.size ? '; struck out: a copy failed there' : '')}));
   };
   const pick = (chip) => { choose({field: 'cpu', values: [numberOf(chip)], text: 'CPU ' + numberOf(chip)}); showChip(chip); };
   const showChip = (chip) => showCard(cpuLines(chip), chip.getBoundingClientRect());

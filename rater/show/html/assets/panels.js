@@ -14,9 +14,9 @@ function makePanel(panel, place) {
   const labels = panel.labels.map((label) => make('button', {
     type: 'button', class: label.explained ? 'label explained' : 'label', text: label.text, 'data-copies': label.copies.join(' '),
   }));
-  const words = [...panel.outside, panel.failedText].filter(Boolean).map((text) => make('span', {class: 'label', text}));
+  const words = [...panel.outside, panel.failedText, panel.notKnown].filter(Boolean).map((text) => make('span', {class: 'label', text}));
   const drawn = make('div', {class: 'drawn', tabindex: 0, role: 'application',
-    'aria-label': 'times of the copies in ' + name + '; arrow keys move from copy to copy, Enter highlights one'});
+    'aria-label': (page.measure ? page.measure.name : 'times') + ' of the copies in ' + name + '; arrow keys move from copy to copy, Enter highlights one'});
   const head = make('figcaption', {}, make('b', {text: name}),
     make('span', {class: 'dim', text: panel.rows.length ? '' : 'no copy ran well'}), ...labels.slice(0, 3), ...words);
   if (labels.length > 3) head.append(make('span', {class: 'dim', text: 'and ' + (labels.length - 3) + ' more'}));

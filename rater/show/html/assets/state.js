@@ -113,9 +113,17 @@ function timeText(seconds) {
   return value.toFixed(Math.max(0, 4 - String(Math.trunc(value)).length)) + ' ' + unit;
 }
 
+// What the pictures are of: times, or values of a metric, with four digits that tell copies apart.
+function valueText(value) {
+  const measure = page.measure;
+  if (!measure || (measure.unit === 's' && value >= 0)) return timeText(value);
+  const size = Math.abs(value), text = !size ? '0' : size < 1e-3 || size >= 1e6 ? value.toExponential(3) : value.toFixed(Math.max(0, size < 1 ? 4 : 4 - String(Math.trunc(size)).length));
+  return (text + ' ' + measure.unit).trim();
+}
+
 // A time of the run: with as many decimals whether it is early or late.
 function secondText(at) {
-  const longest = Math.max(...runs.flatMap((run) => run.panels.map((panel) => panel.median || 0)));
+  const longest = page.measure ? 0 : Math.max(...runs.flatMap((run) => run.panels.map((panel) => panel.median || 0)));
   return at.toFixed(longest > 100 ? 1 : 3) + ' s';
 }
 
