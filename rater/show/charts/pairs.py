@@ -234,8 +234,10 @@ def _bound_cpus(run: PairedRun) -> set[int]:
     """Return the CPUs of a run's copies; empty where one has none, or several share one."""
     bound: set[int] = set()
     for cell in run.cells:
-        cpus = [point.cpu for point in cell.points]
-        cpus += [point.cpu for point in cell.not_known]
+        cpu_by_copy = {failed.copy: failed.cpu for failed in cell.failed}
+        cpu_by_copy |= {point.copy: point.cpu for point in cell.not_known}
+        cpu_by_copy |= {point.copy: point.cpu for point in cell.points}
+        cpus = [*cpu_by_copy.values()]
         if None in cpus or len(set(cpus)) < len(cpus):
             return set()
         bound.update(cpu for cpu in cpus if cpu is not None)

@@ -39,6 +39,7 @@ from rater.show.screen.format import (
     format_duration,
     format_gigabytes,
     format_number,
+    format_together,
     sanitize,
 )
 from rater.system.process import typed_command
@@ -192,7 +193,7 @@ def _throughput(summary: Summary) -> list[_Figure]:
     has_rate = overall is not None and overall.unit == PER_HOUR and not summary.staggered
     rate = [_Figure(format_number(overall.value), overall.unit)] if overall and has_rate else []
     reported = [
-        _Figure(format_number(metric.value), _metric_words(metric))
+        _Figure(format_together([metric.value])[0], _metric_words(metric))
         for metric in summary.metrics
         if metric.value is not None
     ]

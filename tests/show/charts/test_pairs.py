@@ -144,6 +144,12 @@ def test_runs_with_neither_cpus_nor_copies_in_common_are_refused() -> None:
         pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, other))
 
 
+def test_a_run_whose_copies_all_failed_has_its_cpus_and_no_value() -> None:
+    bad = [replace(row, status=CopyStatus.FAILED) for row in rows_on([0, 1])]
+    with pytest.raises(InputError, match="no CPU in common whose copies ended well"):
+        pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, bad, copies=2))
+
+
 def test_a_node_that_changed_otherwise_than_the_others_stands_out() -> None:
     """Four nodes of two CPUs; those of node 2 take a third less time than before."""
     places = tuple(

@@ -38,6 +38,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         rates["run"]["metrics"] = [{"name": "<b>rate", "unit": "MB/s", "better": "higher"}]
         for row in rates["observations"]:
             row["metrics"] = {"<b>rate": 13000.0 / row["elapsed_s"]}
+        rates["run"]["metrics"].append({"name": "small"})
+        for row in rates["observations"]:
+            row["metrics"]["small"] = 1e-8
         assert main(["import", str(written(folder, rates))]) == 0
         wanted["by"] = "6 --by <b>rate"
         for name, runs in wanted.items():
@@ -123,6 +126,8 @@ def test_a_page_by_a_metric_has_its_values_and_orange_where_less_is_worse(
     assert card[3].startswith("started 0.000 s after")
     assert browser.js(classes)[4:8] == [False] * 4, "node 1 has less: it is orange"
     assert browser.js("document.querySelector('.scale').textContent").startswith("+23 %")
+    figures = browser.js("[...document.querySelectorAll('.figure dd')].map(one => one.textContent)")
+    assert "1.000e-08" in figures, "a small number is not 0.000000"
     assert browser.said() == []
 
 
