@@ -18,12 +18,20 @@ from pathlib import Path
 import pytest
 
 from rater.store.connection import StoreError, connect, default_path, store_error
-from rater.store.rows import COLUMNS_FILE, columns_text, migrate, migrations, read_pragma
+from rater.store.rows import (
+    COLUMNS_FILE,
+    NEWEST_FILE,
+    columns_text,
+    migrate,
+    migrations,
+    newest_text,
+    read_pragma,
+)
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
 from tests.support.datasette import NAME, metadata_text
-from tests.support.released import changed, digests, freeze, released
+from tests.support.released import changed, digests, freeze, newest_text_by_steps, released
 from tests.support.stored_runs import begin
 
 _NOBODY = 65534
@@ -291,6 +299,22 @@ def test_the_columns_that_are_kept_are_those_of_the_newest_schema() -> None:
     db = data_folder("db")
     kept = (db / COLUMNS_FILE).read_text(encoding="utf-8")
     assert kept == columns_text(db), "make freeze writes it anew"
+
+
+def test_a_fresh_database_is_what_all_steps_come_to(
+    empty: sqlite3.Connection, later: Path, tmp_path: Path
+) -> None:
+    db, stepwise = data_folder("db"), tmp_path / "stepwise"
+    assert newest_text(db) == newest_text_by_steps(db), "make freeze writes it anew"
+    shutil.copytree(db, stepwise)
+    (stepwise / NEWEST_FILE).write_text("-- schema 9\n")  # as before `make freeze`
+    migrate(empty, Path(":memory:"), stepwise)
+    with closing(sqlite3.connect(":memory:", autocommit=True)) as at_once:
+        migrate(at_once, Path(":memory:"))
+        assert schema(at_once) == schema(empty)
+        assert read_pragma(at_once, "user_version") == max(migrations(db))
+        assert read_pragma(at_once, "application_id") == read_pragma(empty, "application_id")
+    assert newest_text(later) is None
 
 
 def test_a_released_step_or_view_that_is_edited_is_named_and_not_frozen(later: Path) -> None:

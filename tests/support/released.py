@@ -1,6 +1,7 @@
 """Steps of the database as they were released, by digest: `make freeze` adds those that are new.
 
-The columns of the newest schema are written beside them, `db/columns.txt`.
+What all steps come to is written beside them: `db/newest.sql` makes a fresh database at once,
+`db/columns.txt` has its columns.
 
 A step that databases have had must never change: they would not get the change. The statements
 count, not comments and layout. Views are made anew whenever the version changes, so a view that
@@ -12,11 +13,20 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
-from rater.store.rows import COLUMNS_FILE, columns_text, migrations
+from rater.store.rows import (
+    COLUMNS_FILE,
+    NEWEST_FILE,
+    columns_text,
+    migrations,
+    read_pragma,
+    schema_version,
+)
 from rater.system.paths import data_folder
 
 _LIST = "released.txt"
@@ -49,8 +59,29 @@ def freeze(db: Path) -> list[str]:
     if not wrong:
         lines = (f"{digest}  {name}\n" for name, digest in (then | now).items())
         (db / _LIST).write_text("".join(lines), encoding="utf-8")
+        (db / NEWEST_FILE).write_text(newest_text_by_steps(db), encoding="utf-8")
         (db / COLUMNS_FILE).write_text(columns_text(db), encoding="utf-8")
     return wrong
+
+
+def newest_text_by_steps(db: Path) -> str:
+    """Return the statements that make the newest tables and indexes: views are made from files.
+
+    They are those of a database in memory that had every step.
+    """
+    with closing(sqlite3.connect(":memory:", autocommit=True)) as stepwise:
+        for file in migrations(db).values():
+            stepwise.executescript(file.read_text(encoding="utf-8"))
+        made = stepwise.execute(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND type != 'view' "
+            "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
+        )
+        parts = [
+            f"-- {schema_version(db)}\n-- Of schema.sql and migrations/, by `make freeze`.",
+            f"PRAGMA application_id = {read_pragma(stepwise, 'application_id')};",
+            *(f"{sql};" for (sql,) in made),
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def copy_of(db: Path, to: Path, version: int) -> None:

@@ -11,12 +11,11 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
-
-import pytest
 
 import rater
 from rater.system.patterns import compile_later
@@ -103,25 +102,30 @@ def called(node: ast.AST) -> str:
     return ""
 
 
+@cache
 def patterns() -> tuple[list[Pattern], set[str]]:
-    """Return every pattern with the methods it is used by, and the files of those made later."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+    """Return every pattern with the methods it is used by, and the files of those made later.
+
+    Not as tests are collected: each worker does that, and one of them has these tests.
+    """
+    paths = sorted(ROOT.rglob("*.py"))
+    nodes_of = {path: list(ast.walk(ast.parse(path.read_text()))) for path in paths}
     uses: dict[tuple[Path | None, str], set[str]] = {}  # by file and name; public ones: anywhere
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
+    for path, nodes in nodes_of.items():
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 name = getattr(node.value, "id", getattr(node.value, "attr", ""))
                 uses.setdefault((path if name[:1] == "_" else None, name), set()).add(node.attr)
     expressions, later = [], set()
-    for path, tree in trees.items():
-        calls = [node for node in ast.walk(tree) if called(node) in METHODS | {"compile"}]
+    for path, nodes in nodes_of.items():
+        calls = [node for node in nodes if called(node) in METHODS | {"compile"}]
         if not calls:
             continue
         module = ".".join(("rater", *path.relative_to(ROOT).with_suffix("").parts))
         names = vars(import_module(module))
         targets = {
             node.value: target.id
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name)
         }
         for call in calls:
@@ -144,7 +148,6 @@ def patterns() -> tuple[list[Pattern], set[str]]:
     return expressions, later
 
 
-PATTERNS, LATER = patterns()
 REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 
@@ -247,17 +250,16 @@ def test_a_pattern_that_is_compiled_later_is_the_one_that_re_compiles() -> None:
 
 
 def test_all_patterns_are_known_but_those_that_are_made_later() -> None:
-    assert len(PATTERNS) > (150 if ABSENT else 200)
-    assert {it for it in MADE_LATER if it.split("/")[0] not in ABSENT} == LATER
+    known_ones, later = patterns()
+    assert len(known_ones) > (150 if ABSENT else 200)
+    assert {it for it in MADE_LATER if it.split("/")[0] not in ABSENT} == later
 
 
-@pytest.mark.parametrize("room", sorted({it.where.split("/")[0] for it in PATTERNS}))
-def test_no_pattern_needs_the_square_of_a_text(room: str) -> None:
+def test_no_pattern_needs_the_square_of_a_text() -> None:
     slow: list[str] = []
-    for pattern in PATTERNS:
-        if pattern.where.split("/")[0] == room:
-            texts, letters = near_matches(pattern.expression)
-            told = next(filter(None, (pattern.slowness(text, SEEN_S) for text in texts)), "")
-            more = (pattern.slowness(letter * LETTERS, MOST_S) for letter in letters if not told)
-            slow += filter(None, [told, *more])
+    for pattern in patterns()[0]:
+        texts, letters = near_matches(pattern.expression)
+        told = next(filter(None, (pattern.slowness(text, SEEN_S) for text in texts)), "")
+        more = (pattern.slowness(letter * LETTERS, MOST_S) for letter in letters if not told)
+        slow += filter(None, [told, *more])
     assert slow == []
