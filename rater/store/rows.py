@@ -455,9 +455,9 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
 
 
 def newest_text(db: Path) -> str | None:
-    """Return the statements that make the newest tables; None where they are of an older schema.
+    """Return the statements that make the newest tables, or None if a step was added since.
 
-    Then a step was added, and `make freeze` was not called since.
+    `make freeze` writes them anew.
     """
     text = (db / NEWEST_FILE).read_text(encoding="utf-8")
     return text if text.startswith(f"-- {schema_version(db)}\n") else None

@@ -72,14 +72,14 @@ def newest_text_by_steps(db: Path) -> str:
     with closing(sqlite3.connect(":memory:", autocommit=True)) as stepwise:
         for file in migrations(db).values():
             stepwise.executescript(file.read_text(encoding="utf-8"))
-        made = stepwise.execute(
+        objects = stepwise.execute(
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND type != 'view' "
             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
         )
         parts = [
             f"-- {schema_version(db)}\n-- Of schema.sql and migrations/, by `make freeze`.",
             f"PRAGMA application_id = {read_pragma(stepwise, 'application_id')};",
-            *(f"{sql};" for (sql,) in made),
+            *(f"{sql};" for (sql,) in objects),
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -38,7 +38,7 @@ from rater.analysis.divots.words import (
     place_of,
     summary_of,
 )
-from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median, median_without_gaps
 from rater.text.cpuset import copy_numbers_text
 
 # -- What findings cost: the score worked out again without them -----------------------------------
@@ -303,7 +303,7 @@ def _cell_effects(table: Table, cause: Cause) -> tuple[CellEffect, ...]:
     for benchmark, iteration in cause.cells:
         name, tune = table.benchmarks[benchmark]
         covered = cause.covered[benchmark, iteration]
-        size = float(np.median(cause.effect[benchmark, iteration][covered]))
+        size = float(median_without_gaps(cause.effect[benchmark, iteration][covered]))
         effects.append(
             CellEffect(
                 benchmark=name,

@@ -39,6 +39,27 @@ def median(values: Floats) -> Floats:
     return quantiles(values, 0.5)[0]
 
 
+def median_without_gaps(
+    values: Floats, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Floats:
+    """Return what `numpy.median` does, to the last bit, of a small array in a fifth of its time.
+
+    A search takes some thousand medians of some ten values. Where there are gaps or no values at
+    all numpy itself says what the median is.
+    """
+    if axis is None and values.ndim == 1:
+        axis = 0
+    if not isinstance(axis, int) or values.shape[axis] == 0 or np.isnan(values).any():
+        return np.asarray(np.median(values, axis=axis, keepdims=keepdims))
+    count, before = values.shape[axis], (slice(None),) * (axis % values.ndim)
+    low, high = (count - 1) // 2, count // 2
+    ordered = np.partition(values, high if low == high else (low, high), axis=axis)
+    middle: Floats = ordered[*before, high]
+    if low != high:
+        middle = (ordered[*before, low] + middle) / 2
+    return np.expand_dims(middle, axis) if keepdims else middle
+
+
 def mean(values: Floats, axis: int = -1) -> Floats:
     """Return the mean along an axis of the values that are not NaN; NaN: all are."""
     has_value = ~np.isnan(values)

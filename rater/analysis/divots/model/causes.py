@@ -28,7 +28,15 @@ from rater.analysis.divots.model.joining import (
 )
 from rater.analysis.divots.model.search import SearchResult
 from rater.analysis.divots.model.table import UNKNOWN, Table
-from rater.analysis.stats.robust import Bools, Floats, mean, median, overall_median, quantiles
+from rater.analysis.stats.robust import (
+    Bools,
+    Floats,
+    mean,
+    median,
+    median_without_gaps,
+    overall_median,
+    quantiles,
+)
 
 _FEW: Final = 0.2  # of the copies: fewer are single ones, more are a sort
 _WHOLE_NODE: Final = 0.85  # share of a node's copies from which it is slow, or not, as a whole
@@ -72,10 +80,10 @@ class CopyRuns(Struct, eq=False, kw_only=True):
     def size(self) -> float:
         """Typical ln slowdown: the median of its benchmarks, of each the median copy run."""
         each = [
-            np.median(self.effect[benchmark][self.covered[benchmark]])
+            median_without_gaps(self.effect[benchmark][self.covered[benchmark]])
             for benchmark in self.benchmarks
         ]
-        return float(np.median(each))
+        return float(median_without_gaps(np.array(each)))
 
 
 class Cause(CopyRuns, eq=False, kw_only=True):

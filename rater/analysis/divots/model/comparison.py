@@ -21,7 +21,7 @@ from rater.analysis.divots.model.effects import EffectKind
 from rater.analysis.divots.model.families import Family
 from rater.analysis.divots.model.nulls import ABOUT_NORMAL, SpreadPrior, evidence_of_t
 from rater.analysis.divots.model.tails import SidedTail
-from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, median_without_gaps
 
 # Chosen: the share of healthy runs in which a place may be named (family-wise error rate). The
 # Bonferroni price is a bound: about a fifth of that share of the healthy runs of
@@ -93,7 +93,7 @@ class PartComparison:
         self.parts, self.family, self.scope = parts, parts.family, parts.scope
         self.price, self.floor = parts.price, parts.floor
         others = parts.level.shape[1] - 1
-        offset = parts.level - np.median(parts.level, axis=1, keepdims=True)
+        offset = parts.level - median_without_gaps(parts.level, axis=1, keepdims=True)
         clipped = _clip_levels(offset, parts)
         mean_of_others = (clipped.sum(axis=1, keepdims=True) - clipped) / others
         self.difference: Floats = offset - mean_of_others
@@ -248,7 +248,7 @@ class PartComparison:
 
 def _clip_levels(offset: Floats, parts: PartLevels) -> Floats:
     """Return levels about their row's median, clipped at 3 sd: the robust sd or that of chance."""
-    middle = np.median(np.abs(offset), axis=1, keepdims=True)
-    by_chance = np.sqrt(np.median(parts.variance, axis=1, keepdims=True))
+    middle = median_without_gaps(np.abs(offset), axis=1, keepdims=True)
+    by_chance = np.sqrt(median_without_gaps(parts.variance, axis=1, keepdims=True))
     sd = np.maximum(np.maximum(MAD_TO_SD * middle, by_chance), parts.clock_step / 2)
     return np.clip(offset, -_CLIP_SD * sd, _CLIP_SD * sd)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.stats.robust import Bools, Floats
+from rater.analysis.stats.robust import Bools, Floats, median_without_gaps
 
 NO_PART: Final = -1  # number of the part of an effect that is of none
 
@@ -77,7 +77,7 @@ class DivotEffect(Struct, frozen=True, eq=False, kw_only=True):
     @property
     def typical(self) -> float:
         """The median size of its benchmarks, ln."""
-        return float(np.median(self.size[self.benchmarks]))
+        return float(median_without_gaps(self.size[self.benchmarks]))
 
     @property
     def key(self) -> tuple[bytes, bytes, bytes]:

@@ -29,7 +29,7 @@ from rater.analysis.divots.model.nulls import huber_mean, ln_choose
 from rater.analysis.divots.model.patterns import FEW_COPIES
 from rater.analysis.divots.model.places import COPIES, COPIES_IN_CELL
 from rater.analysis.divots.model.sizes import Fit, cell_medians, refit
-from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean, median_without_gaps
 
 # Misfits beyond this grow no faster than their distance. Chosen, as clipping.
 _HUBER_SD: Final = 3.0
@@ -239,7 +239,9 @@ class _GroupLevels:
         chance = variance / len(iterations) + noise.clock_step[self.rows] ** 2 / 12
         self.sd: Floats = np.sqrt(chance + nature)
         # In some benchmarks copies differ by far more, and in the same way each time.
-        spread = MAD_TO_SD * np.median(np.abs(self._residuals(start, self.sizes(start))), axis=1)
+        spread = MAD_TO_SD * median_without_gaps(
+            np.abs(self._residuals(start, self.sizes(start))), axis=1
+        )
         self.sd = np.maximum(self.sd, spread)
         self.common_sd = math.sqrt(nature + 1 / float(np.sum(1 / self.sd**2)))
 
@@ -257,7 +259,9 @@ class _GroupLevels:
         for size, term in zip(sizes, model, strict=True):
             count, of_run = int(term.benchmarks.sum()), len(term.benchmarks)
             total += term.slots.price + ln_choose(of_run, count) + count - math.log(ALPHA)
-            total += FAST_PRICE if np.median(size[term.benchmarks[self.rows]]) < 0 else 0.0
+            total += (
+                FAST_PRICE if median_without_gaps(size[term.benchmarks[self.rows]]) < 0 else 0.0
+            )
         return total
 
     def _misfit(self, model: _Model, sizes: Floats) -> float:
@@ -270,7 +274,7 @@ class _GroupLevels:
         loss = 0.0
         if len(rest) > 1:
             weight = self.has_run / self.sd[:, None] ** 2
-            middle = np.median(rest, axis=0)
+            middle = median_without_gaps(rest, axis=0)
             reach = _HUBER_SD * self.sd[:, None]
             clipped = np.clip(rest - middle, -reach, reach)
             total = np.maximum(weight.sum(axis=0), _LEAST_WEIGHT)
@@ -283,11 +287,12 @@ class _GroupLevels:
         rest = self.level.copy()
         for size, term in zip(sizes, model, strict=True):
             rest -= size[:, None] * term.slots.mask
-        middle = np.sum(rest * self.has_run, axis=1) / np.maximum(self.has_run.sum(axis=1), 1)
+        count = np.maximum(self.has_run.sum(axis=1), 1)
+        middle = (rest * self.has_run).sum(axis=1) / count
+        reach = _HUBER_SD * self.sd[:, None]
         for _ in range(2):  # towards the robust middle of each row
-            reach = _HUBER_SD * self.sd[:, None]
-            clipped = np.clip(rest - middle[:, None], -reach, reach) * self.has_run
-            middle = middle + clipped.sum(axis=1) / np.maximum(self.has_run.sum(axis=1), 1)
+            within = np.minimum(np.maximum(rest - middle[:, None], -reach), reach)
+            middle = middle + (within * self.has_run).sum(axis=1) / count
         residuals: Floats = rest - middle[:, None]
         return residuals
 
@@ -549,7 +554,7 @@ def _best_cut(offsets: Floats, mask: Bools) -> Bools:
 def _best_neighbours(offsets: Floats, order: Ints) -> Bools:
     """Return the run of neighbours (S,), of at most half of all, that is slow most clearly."""
     slots = len(order)
-    total = np.concatenate(([0.0], np.cumsum(offsets[order] - np.median(offsets))))
+    total = np.concatenate(([0.0], np.cumsum(offsets[order] - median_without_gaps(offsets))))
     first, last = _ends_of_runs(slots)
     length = last - first
     kept = length <= slots // 2

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, median
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, median, median_without_gaps
 
 ABOUT_NORMAL: Final = 1e6  # degrees of freedom from which Student's t is a normal
 
@@ -111,7 +111,7 @@ def huber_mean(values: Floats, sd: Floats | float) -> Floats:
     has_gaps = bool(np.isnan(values).any())
     if values.shape[-1] < 3 and not has_gaps:
         return values.mean(axis=-1)
-    centre = median(values) if has_gaps else np.median(values, axis=-1)
+    centre = median(values) if has_gaps else median_without_gaps(values, axis=-1)
     reach = HUBER_SD * np.broadcast_to(np.asarray(sd), centre.shape)[..., None]
     clipped = np.clip(values - centre[..., None], -reach, reach)
     if not has_gaps:
@@ -132,7 +132,7 @@ def capped_squares(
     count = np.sum(~np.isnan(values), axis=axis)
     # Zero where all values are NaN, because numpy warns of the median of nothing.
     size = np.where(np.expand_dims(count, axis) > 0, np.abs(values), 0.0)
-    median_of = np.nanmedian if np.isnan(size).any() else np.median
+    median_of = np.nanmedian if np.isnan(size).any() else median_without_gaps
     middle = median_of(size, axis=axis, keepdims=True)
     few = np.expand_dims(count, axis) < _CAPPED_FROM
     step = np.expand_dims(np.broadcast_to(clock_step, count.shape), axis)
@@ -152,7 +152,7 @@ def pool_variance(squares: Floats, df: Floats, least_sd: Floats | float) -> Pool
     n = np.maximum(df, 0.5)
     ln_variance = np.log(np.maximum(squares / n, np.square(least_sd)))
     if len(ln_variance) > 2:
-        centre = float(np.median(ln_variance))
+        centre = float(median_without_gaps(ln_variance))
     else:
         centre = float(np.sum(n * ln_variance) / np.sum(n))
     scatter = np.sort((ln_variance - centre) ** 2 - 2 / n)

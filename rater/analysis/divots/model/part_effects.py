@@ -19,7 +19,7 @@ from rater.analysis.divots.model.effects import NO_PART, DivotEffect, EffectKind
 from rater.analysis.divots.model.noise import CellNoise
 from rater.analysis.divots.model.nulls import ln_choose, ln_normal_tail
 from rater.analysis.divots.model.places import FamilyLevels
-from rater.analysis.stats.robust import Bools, Floats, Ints, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, median, median_without_gaps
 
 # Share of the floor from which a candidate may enter the model. Chosen: a small effect that is
 # modelled blurs no other; it is not reported.
@@ -133,7 +133,7 @@ def _differences_by_iteration(levels: FamilyLevels, part: int, benchmarks: Bools
     of_part = of_all[:, :, part]
     if levels.parts >= _FEW_PARTS:
         return of_part  # residuals are about the median of the cell
-    return of_part - np.median(np.delete(of_all, part, axis=2), axis=2)
+    return of_part - median_without_gaps(np.delete(of_all, part, axis=2), axis=2)
 
 
 def _effects_in_some(

@@ -30,7 +30,7 @@ from rater.analysis.divots.model.nulls import (
     shrink_variances,
 )
 from rater.analysis.divots.model.tails import SidedTail
-from rater.analysis.stats.robust import Floats, Ints
+from rater.analysis.stats.robust import Floats, Ints, median_without_gaps
 
 # -- Priors: standard deviations (ln) between healthy parts, and by what factor machines differ ----
 
@@ -218,7 +218,7 @@ class FamilyLevels:
         weight = 1 / (by_chance + prior.typical**2)
         ratio = self.parts / (self.parts - 1)
         variance = _agreement_variance(weight, by_benchmark.difference, ratio)
-        about_median = lasting.level - np.median(lasting.level, axis=1, keepdims=True)
+        about_median = lasting.level - median_without_gaps(lasting.level, axis=1, keepdims=True)
         mean = (weight * about_median).sum(axis=0) / weight.sum(axis=0)
         return PartComparison(
             PartLevels(
@@ -279,7 +279,7 @@ class FamilyLevels:
 
     def _variance_between(self, level: Floats) -> Floats:
         """Return the variance between the parts (B,), of their levels (B, P)."""
-        about_median = level - np.median(level, axis=1, keepdims=True)
+        about_median = level - median_without_gaps(level, axis=1, keepdims=True)
         return capped_squares(about_median, 1).squares / max(1, self.parts - 1)
 
     def _compare_iterations(self, by_cell: PartComparison) -> PartComparison:

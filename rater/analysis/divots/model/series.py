@@ -27,7 +27,7 @@ from rater.analysis.divots.model.nulls import (
     log_sum_exp,
 )
 from rater.analysis.divots.model.tails import Tail
-from rater.analysis.stats.robust import Floats, Ints
+from rater.analysis.stats.robust import Floats, Ints, median_without_gaps
 
 STEP_FROM: Final = 5  # iterations: fewer have no two sides of two
 _TREND_FROM: Final = 4  # iterations: a line through three leaves one degree of freedom
@@ -407,7 +407,9 @@ def _squares_of_others(fit: PatternEstimates, iterations: int) -> Floats:
     if rows < 2:
         return np.zeros(squares.shape)
     if rows > _MOST_ROWS:
-        of_all = np.median(squares, axis=0, keepdims=True)
+        of_all = median_without_gaps(squares, axis=0, keepdims=True)
         return np.repeat(of_all / median_of_chi, rows, axis=0)
-    of_others = [np.median(np.delete(squares, row, axis=0), axis=0) for row in range(rows)]
+    of_others = [
+        median_without_gaps(np.delete(squares, row, axis=0), axis=0) for row in range(rows)
+    ]
     return np.stack(of_others) / median_of_chi

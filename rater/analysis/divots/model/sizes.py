@@ -20,7 +20,7 @@ from rater.analysis.divots.model.places import (
     FLOOR_PART,
     FLOOR_PART_IN_ALL,
 )
-from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, median
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, median, median_without_gaps
 
 _PASSES: Final = 2  # over all effects. Chosen (three simulated)
 # Share of the floor. Chosen: below half of its floor an effect leaves the model. That is less than
@@ -42,7 +42,11 @@ def cell_medians(values: Floats) -> Floats:
     if values.shape[2] == 1:
         return values
     has_gaps = bool(np.isnan(values).any())
-    return median(values)[..., None] if has_gaps else np.median(values, axis=2, keepdims=True)
+    return (
+        median(values)[..., None]
+        if has_gaps
+        else median_without_gaps(values, axis=2, keepdims=True)
+    )
 
 
 def refit(effects: Sequence[DivotEffect], remaining: Floats) -> Fit:

@@ -30,7 +30,7 @@ from rater.analysis.divots.model.nulls import (
 )
 from rater.analysis.divots.model.patterns import price_of_search
 from rater.analysis.divots.model.places import FLOOR_PART, PARTS_IN_CELL, FamilyLevels
-from rater.analysis.stats.robust import Bools, Floats, Ints, mean, quantiles
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median_without_gaps, quantiles
 
 # -- A first iteration whose copies lie far apart --------------------------------------------------
 
@@ -57,7 +57,7 @@ def find_unsettled(residuals: Floats, noise: CellNoise, searches: int) -> Iterat
     if slots < _UNSETTLED_MIN_SLOTS or iterations < 2 or not len(complete):
         return
     values = residuals[complete]
-    distance = np.abs(values - np.median(values, axis=2, keepdims=True))
+    distance = np.abs(values - median_without_gaps(values, axis=2, keepdims=True))
     width = np.quantile(distance, _ONE_SD, axis=2)
     excess, evidence = _width_evidence(width, noise.clock_step[complete], slots)
     net = evidence - price_of_search(searches) - math.log(excess.size)
@@ -148,9 +148,9 @@ def _slow_parts(level: Floats) -> tuple[Bools, float]:
     parts = level.shape[1]
     usual = np.sort(level, axis=1)[:, : (parts + 1) // 2].mean(axis=1, keepdims=True)
     above = level - usual
-    largest = float(np.median(above.max(axis=1)))
+    largest = float(median_without_gaps(above.max(axis=1)))
     slow: Bools = above > _SLOW * max(largest, FLOOR_PART)
-    size = float(np.median(above[slow])) if slow.any() else 0.0
+    size = float(median_without_gaps(above[slow])) if slow.any() else 0.0
     return slow, size
 
 
@@ -199,7 +199,7 @@ def _evidence(spread: _Spread, place: int) -> float:
     ln_weight = PARTS_IN_CELL.ln_weight
     if len(spread.chi_squared) > 1:
         others = np.delete(spread.ln_likelihood, place, axis=0)
-        ln_weight = ln_weight + _OTHERS_WEIGHT * np.median(others, axis=0)
+        ln_weight = ln_weight + _OTHERS_WEIGHT * median_without_gaps(others, axis=0)
         ln_weight = ln_weight - log_sum_exp(ln_weight, 0)
     ln_tail = _ln_chi_squared_tail(spread.chi_squared[place], spread.df)
     return max(0.0, -float(log_sum_exp(ln_weight + ln_tail, 0)))
@@ -240,7 +240,7 @@ def variance_ratios(residuals: Floats, noise: CellNoise) -> Floats:
     if iterations < 3 or slots < _STEADY_MIN_SLOTS or values < _STEADY_MIN_VALUES:
         return steady
     width = _widths(residuals, noise)
-    excess = np.log(width) - np.median(np.log(width))
+    excess = np.log(width) - median_without_gaps(np.log(width))
     candidates = np.flatnonzero(excess > _UNSTEADY_MIN_RATIO)
     if not len(candidates) or len(candidates) > _UNSTEADY_MOST_SLOTS * slots:
         return steady
@@ -253,7 +253,7 @@ def variance_ratios(residuals: Floats, noise: CellNoise) -> Floats:
         other_squares=np.full(len(candidates), float(others @ others)),
         other_df=np.full(len(candidates), len(others) - 1.0),
     )
-    typical_sd = float(np.median(np.sqrt(noise.repeat.variance)))
+    typical_sd = float(median_without_gaps(np.sqrt(noise.repeat.variance)))
     found = candidates[
         (evidence > math.log(slots / ALPHA))
         & (width[candidates] * typical_sd >= _UNSTEADY_MIN_WIDTH)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.analysis.stats.robust import Bools, Floats, Ints, median_without_gaps
 from rater.record.stored import TimeRow
 
 # A *slot* is a place that a copy had: with fixed binding one per copy, with binding
@@ -261,7 +261,7 @@ def clock_steps(table: Table) -> Floats:
     for benchmark in range(table.shape[0]):
         log_s = table.log_s[benchmark]
         seconds = np.exp(log_s[~np.isnan(log_s)])
-        steps[benchmark] = _clock_step_s(seconds) / float(np.median(seconds))
+        steps[benchmark] = _clock_step_s(seconds) / float(median_without_gaps(seconds))
     return steps
 
 

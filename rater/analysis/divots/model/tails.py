@@ -8,7 +8,7 @@ values of the run.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -66,14 +66,17 @@ class Tail:
             cut = math.sqrt(size[outlying - 1] * max(points[0], _LEAST_SIZE))
         else:
             cut = _NO_CUT
-        ln_prior = _LN_PRIOR[:, None] - 0.5 * np.square(np.log(_SCALES) / _SCALE_SD)
-        ln_prior = ln_prior - log_sum_exp(ln_prior, (0, 1))
+        ln_prior = _prior_of_components()
         if of_all is not None:
             ln_prior = np.logaddexp(of_all._ln_weight, ln_prior + math.log(_OWN_TAIL_WEIGHT))
         fit = _fit_mixture(points, cut)
         self._ln_weight: Floats = fit + ln_prior - log_sum_exp(fit + ln_prior, (0, 1))
+
+    @cached_property
+    def _evidence(self) -> Floats:
+        """The evidence at points of the grid: many tails are only what others are learnt from."""
         by_component = self._ln_weight[..., None] - _evidence_on_grid()
-        self._evidence = -log_sum_exp(by_component, (0, 1))
+        return -log_sum_exp(by_component, (0, 1))
 
     def evidence(self, deviations: Floats) -> Floats:
         """Return -ln of the two-sided probability of one value as far out, in nats."""
@@ -135,6 +138,14 @@ def _evidence_by_shape(deviations: Floats) -> Floats:
     scaled = _LOGISTIC * deviations
     logistic = scaled - math.log(2) + np.log1p(np.exp(-_LOGISTIC * deviations))
     return np.concatenate((student, logistic[None], (_LAPLACE * deviations)[None]))
+
+
+@cache
+def _prior_of_components() -> Floats:
+    """Return ln of the prior (10 shapes, scales), whose sum is 1."""
+    ln_prior = _LN_PRIOR[:, None] - 0.5 * np.square(np.log(_SCALES) / _SCALE_SD)
+    prior: Floats = ln_prior - log_sum_exp(ln_prior, (0, 1))
+    return prior
 
 
 @cache

@@ -25,7 +25,7 @@ from rater.analysis.divots.model.series import (
     pattern_weights,
     trend_number,
 )
-from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.analysis.stats.robust import Bools, Floats, Ints, median_without_gaps
 
 # Chosen: the share of healthy runs in which a pattern over the iterations may be named, half of
 # that of places (`comparison.ALPHA`).
@@ -68,7 +68,7 @@ class TimeSeries(Struct, frozen=True, eq=False, kw_only=True):
         # Two roundings to the clock add step^2 / 12 each: of the value and of the median.
         variance = self.variance[rows] + LEAST_SD**2 + clock_step**2 / 6
         series = TimeSeries(
-            middles=values - np.median(values, axis=1, keepdims=True),
+            middles=values - median_without_gaps(values, axis=1, keepdims=True),
             variance=variance,
             df=self.df[rows],
             clock_step=clock_step,
@@ -161,7 +161,7 @@ def _find_one_of_several(series: TimeSeries, before: int) -> _Pattern | None:
         slowest = np.argsort(-middles.mean(axis=0))[:count]
         others = np.delete(middles, slowest, axis=1)
         held = middles.copy()
-        held[:, slowest[:-1]] = np.median(others, axis=1, keepdims=True)
+        held[:, slowest[:-1]] = median_without_gaps(others, axis=1, keepdims=True)
         pattern = _find_pattern(replace(series, middles=held), before + count - 1, singly=rows == 1)
         price = ln_choose(iterations, count) - math.log(iterations)
         if (
@@ -217,7 +217,7 @@ def _patterns_of_all(series: TimeSeries, before: int) -> Iterator[_Pattern]:
     values, (rows, iterations) = series.middles, series.middles.shape
     squares = np.sum((values - values.mean(axis=0)) ** 2, axis=1) * rows / (rows - 1)
     variance = np.maximum(squares / (iterations - 1), series.variance)
-    df, prior = iterations - 1, np.median(variance) * _PRIOR_DF
+    df, prior = iterations - 1, median_without_gaps(variance) * _PRIOR_DF
     weight = 1 / ((variance * df + prior) / (df + _PRIOR_DF))
     mean = (weight[:, None] * values).sum(axis=0, keepdims=True) / weight.sum()
     tests = SeriesRows(
@@ -229,7 +229,7 @@ def _patterns_of_all(series: TimeSeries, before: int) -> Iterator[_Pattern]:
     ).test_patterns()
     sizes = estimate_patterns(values, 0.0).effect
     for test in _tests_that_pay(tests, iterations, series.clock_step * 0, FLOOR_ALL, 1):
-        shown = np.median(sizes[:, test.pattern]) * math.copysign(1, test.size)
+        shown = median_without_gaps(sizes[:, test.pattern]) * math.copysign(1, test.size)
         if shown < _SHOWS * abs(test.size):
             continue
         # Benchmarks that differ by more than a part of the size have one each.
@@ -240,7 +240,7 @@ def _patterns_of_all(series: TimeSeries, before: int) -> Iterator[_Pattern]:
 
 def _vary(sizes: Floats, size: float) -> bool:
     """Tell whether the median benchmark (R,) differs from a common size by much of it."""
-    return float(np.median(np.abs(sizes - size))) > _VARIES * abs(size)
+    return float(median_without_gaps(np.abs(sizes - size))) > _VARIES * abs(size)
 
 
 def _patterns_of_one(series: TimeSeries, before: int) -> Iterator[_Pattern]:
