@@ -57,12 +57,12 @@ _VALUE = compile_later(
 _LINE = compile_later(r"[^'\"\n]*")
 # What a service gives out with a sign of its own in front, so that it is found where it leaked:
 # JSON web tokens, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face, Google, Stripe,
-# PyPI, Docker, SendGrid, Vault; a token as the user of an address; what bears a request, and
+# PyPI, Docker, SendGrid, Vault, age; a token as the user of an address; what bears a request, and
 # addresses of webhooks.
 _ISSUED = compile_later(
     r"(?<![\w-])(?:eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)*"
     r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_|AIza|[rs]k_live_|pypi-"
-    r"|dckr_pat_|SG\.|hvs\.)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*)"
+    r"|dckr_pat_|SG\.|hvs\.|AGE-SECRET-KEY-)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*)"
     r"|(?<=://)[\w-]{20,}(?=@)"
     r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=hooks\.slack\.com/)\w+/[^\s'\"]+"
     r"|(?<=/api/webhooks/)[^\s'\"]+|(?<=\.office\.com/webhook)[^\s'\"]+"
@@ -90,9 +90,11 @@ _SPREAD = compile_later(
     r"|(?<![\w/:@.+*-])((?:\*|[A-Za-z][\w.-]{0,99}|\d{1,3}(?:\.\d{1,3}){3}):(?:\*|\d{4,5}):"
     r"(?:\*|[A-Za-z_][\w.-]{0,99}):(?:\*|[A-Za-z_][\w.@-]{0,99}):)"
     r"((?:[^\s:'\"\\]|\\.)+)(?=[\s'\"]|\Z)"
-    r"|((?i:password|passwd|passphrase|secret)[ \t]{0,9}:[ \t]{0,9}\r?\n[ \t]{0,99})"
+    r"|((?i:password|passwd|passphrase|secret)[ \t]{0,9}:[ \t]{0,9}(?:[|>][+-]?)?\r?\n[ \t]{0,99})"
     r"(?![-#])([^\s'\"]*[^\s'\":])(?=[ \t]{0,9}(?:[\r\n'\"]|\Z))"
-    rf"|(\b(?i:password|passwd|passphrase)[ \t]{{1,9}}is:?[ \t]{{1,9}}['\"]?)"
+    r"|(\bIDENTIFIED BY ['\"])([^'\"\n]+)"
+    r"|(\b(?i:password|passwd|passphrase)[ \t]{1,9}"
+    r"(?:is:?|for[ \t][^:\n]{1,80}(?::|[ \t]is:?))[ \t]{1,9}['\"]?)"
     rf"(?!(?i:{_NO_VALUE})\b)"
     r"([^\s'\";&|][^'\"\n;&|]*?(?=[ \t]{0,9}(?:['\"\n;&|]|\Z)))"
 )
@@ -106,6 +108,7 @@ _OPTIONS = {
     ),
     "sshpass": compile_later(r"(?s)(-p ?)(.+)"),
     "ssh": compile_later(r"(?!)"),  # ends that of sshpass
+    "ssh-keygen": compile_later(r"(?s)(-[NP] ?)(.+)"),
     "redis-cli": compile_later(r"(?s)(-a )(.+)"),
     "ldapsearch": compile_later(r"(?s)(-w ?)(.+)"),
     "openssl": compile_later(r"(?s)(-pass(?:in|out)? pass:|-[kK] )(.+)"),
