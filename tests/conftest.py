@@ -1,4 +1,4 @@
-"""Fixtures: every test has its own lock, database and cache, and meets no other rater."""
+"""Fixtures: every test has its own lock and database, and meets no other rater."""
 
 from __future__ import annotations
 
@@ -77,10 +77,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs are compiled and the machine is read once for all tests of a worker, as for a user.
+
+    A cache of its own for each test cost 20 s of CPU more.
+    """
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_places_in(tmp_path, monkeypatch)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
+    own_places_in(tmp_path, monkeypatch, shared_cache)
     remember_database(None)  # that a test before it named
+
+
+@pytest.fixture
+def own_cache(own_places: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that RATER_CACHE names, for tests that look into it."""
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 class _NobodyElse(ForeignLoadSampler):

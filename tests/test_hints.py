@@ -298,6 +298,7 @@ def test_a_run_that_counted_nothing_of_what_was_asked_for_fails(
     assert rater("run", "--copies", 1, "--", "true").returncode == 0
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_where_copies_worked_is_said_before_and_after() -> None:
     words = ("run", "--copies", 1, "--run-dirs", "--keep")
     plan = rater(*words, "--dry-run", "--", "true").stdout

@@ -72,6 +72,7 @@ def test_every_copy_has_the_keys_of_the_contract(planned: Any) -> None:
     ]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_nothing_is_locked_stored_or_made(planned: Any) -> None:
     planned("--topology", SMALL, "mini")
     planned("--copies", "1", "--", "./no-such-program")

@@ -174,6 +174,7 @@ def test_one_benchmark_of_a_suite_can_be_named(own_suite: Path, ran: Ran) -> Non
     assert [benchmark["benchmark"] for benchmark in document["benchmarks"]] == ["near"]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_each_copy_is_bound_to_its_own_cpu_and_the_database_says_so(ran: Ran) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     script = "grep Cpus_allowed_list /proc/self/status"
@@ -227,6 +228,7 @@ def test_heterogeneous_means_rotated(own_suite: Path, ran: Ran) -> None:
     ]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_dry_run_starts_and_stores_nothing(own_suite: Path, rater: Rater) -> None:
     status, out, _ = rater("run", str(own_suite), "--size", "test", "--copies", "4", "--dry-run")
     assert status == 0
@@ -268,6 +270,7 @@ def test_a_dry_run_says_what_the_run_would_be_refused_for(
     assert said in refused
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_dry_run_fits_the_terminal_and_shows_no_control_characters(
     own_suite: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:

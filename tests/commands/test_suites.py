@@ -19,6 +19,8 @@ from rater.system.errors import RaterError
 from tests.support.calls import Rater
 from tests.support.suite_text import OWN, SUM
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 @pytest.fixture
 def suite_file(tmp_path: Path) -> Path:

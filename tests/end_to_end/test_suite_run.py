@@ -23,6 +23,8 @@ from rater.run.workplace.run_dirs import Program, RunFolders
 from tests.support.calls import RATER, query_rows, rater
 from tests.support.page_cache import cached_bytes, is_droppable
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 @pytest.fixture
 def suite_folder(tmp_path: Path) -> Path:

@@ -450,7 +450,7 @@ def had(run: int) -> dict[tuple[int, str], tuple[int, int, int, int]]:
 
 
 @huge_pages
-@pytest.mark.usefixtures("nobody_else")
+@pytest.mark.usefixtures("nobody_else", "own_cache")
 def test_half_of_the_heap_lies_in_huge_pages_where_that_was_asked_for(rater: Rater) -> None:
     """The first run learns how large the heap becomes, the second knows it from there."""
     command = ("--copies", 2, "--", sys.executable, "-c", PROGRAM, "32")

@@ -15,11 +15,14 @@ SAMPLES = TEST_DATA / "spec-samples"
 DIVOT_CASES = TEST_DATA / "divot-cases"
 
 
-def own_places_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    """Let rater have lock, database, cache and journal in a folder; return the database."""
+def own_places_in(folder: Path, patch: pytest.MonkeyPatch, cache: Path | None = None) -> Path:
+    """Let rater have lock, database and journal in a folder; return the database.
+
+    `cache`: another folder for what was compiled and what hwloc said of the machine.
+    """
     patch.setenv("RATER_LOCK", str(folder / "rater.lock"))
     patch.setenv("RATER_DB", str(folder / "rater.db"))
-    patch.setenv("RATER_CACHE", str(folder / "cache"))
+    patch.setenv("RATER_CACHE", str(cache or folder / "cache"))
     patch.setenv("RATER_CONFIG", "")
     patch.setenv("RATER_JOURNAL", str(folder / "settings.json"))
     return folder / "rater.db"

@@ -27,6 +27,8 @@ from tests.support.places import own_places_in
 from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
 from tests.support.wings import needs_wing
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 PREPARE = "touch prepared; sync"
 
 

@@ -42,6 +42,8 @@ from tests.support.calls import RATER, query_rows, rater
 from tests.support.processes import state_of
 from tests.support.rig import Rig, on_one_cpu
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 HERE = Path(__file__).parent
 NATIVE = Path(face.__file__).parent / "native"
 MS = 1_000_000
