@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -19,12 +20,14 @@ from rater.show.charts.pairs import (
     pair_document,
     pair_parts,
     pair_runs,
+    scatter_svg,
 )
 from rater.show.charts.panels import failed_text
 from rater.show.charts.picture import Label
 from rater.show.charts.terminal import print_picture
 from rater.show.screen.console import Printer, TextScreen
 from rater.system.errors import InputError
+from tests.support.drawings import needs_vega
 from tests.support.example_runs import copy_row, stored
 
 
@@ -148,6 +151,26 @@ def test_a_run_whose_copies_all_failed_has_its_cpus_and_no_value() -> None:
     bad = [replace(row, status=CopyStatus.FAILED) for row in rows_on([0, 1])]
     with pytest.raises(InputError, match="no CPU in common whose copies ended well"):
         pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, bad, copies=2))
+
+
+@needs_vega
+def test_an_axis_of_tiny_values_has_powers_of_ten() -> None:
+    """`0.00000001` was cut off at the left."""
+
+    def in_nanoseconds(run: PairedRun) -> PairedRun:
+        cells = [
+            replace(
+                cell,
+                points=tuple(replace(point, value=point.value * 1e-9) for point in cell.points),
+            )
+            for cell in run.cells
+        ]
+        return replace(run, cells=cells)
+
+    rows = rows_on([0, 1, 2, 3])
+    pair = pair_runs(in_nanoseconds(side(1, rows)), in_nanoseconds(side(2, rows)))
+    words = [text for text in ElementTree.fromstring(scatter_svg(pair)).itertext() if "e-8" in text]
+    assert words.count("1.2e-8") == 2
 
 
 def test_a_node_that_changed_otherwise_than_the_others_stands_out() -> None:
