@@ -1,4 +1,5 @@
-/* A small stack machine whose values are cells of malloc: binary trees are built, walked and freed. */
+/* A small stack machine whose values are cells of malloc: binary trees are built, walked and freed. Its heap has
+ * been in use for a while: free cells lie anywhere. */
 #include "program.h"
 
 enum { ROUNDS = 6, DEPTH = 17, STACK = 4096 };
@@ -58,10 +59,27 @@ static uint64_t walk(const struct cell *cell, uint64_t sum)
     return walk(cell->tail, walk(cell->head, sum));
 }
 
+/* Frees as many cells as the trees will have, in no order. */
+static void scatter_free_cells(void)
+{
+    enum { CELLS = ROUNDS << (DEPTH + 1) };
+    struct cell **cells = allocate(CELLS * sizeof *cells);
+    for (int i = 0; i < CELLS; i++) cells[i] = allocate(sizeof **cells);
+    for (int i = CELLS - 1; i > 0; i--) {
+        int j = (int)(random_bits() % (uint64_t)(i + 1));
+        struct cell *was = cells[i];
+        cells[i] = cells[j];
+        cells[j] = was;
+    }
+    for (int i = 0; i < CELLS; i++) free(cells[i]);
+    free(cells);
+}
+
 int main(void)
 {
     struct cell *kept[ROUNDS];
     uint64_t sum = 0;
+    scatter_free_cells();
     for (int round = 0; round < ROUNDS; round++) kept[round] = run(build_code, new_cell(DEPTH, NULL, NULL));
     for (int round = 0; round < ROUNDS; round++)
         for (int tree = 0; tree < ROUNDS; tree++) sum += walk(kept[(tree + round) % ROUNDS], 0);

@@ -1,7 +1,7 @@
-/* Text of random words compressed by earlier matches (as LZ4 does it), and made again. */
+/* Text of random words compressed by earlier matches anywhere before (as long windows do it), and made again. */
 #include "program.h"
 
-enum { BYTES = 48 << 20, HASHES = 1 << 18, WORDS = 20000, LEAST = 4, FARTHEST = 1 << 23 };
+enum { BYTES = 48 << 20, HASHES = 1 << 22, WORDS = 20000, LEAST = 4, FARTHEST = BYTES };
 
 static size_t write_text(unsigned char *text)
 {
@@ -33,7 +33,7 @@ static size_t compress(unsigned char *out, const unsigned char *text, size_t byt
     size_t done = 0, literal = 0, at = 0;
     memset(latest, 0, HASHES * sizeof *latest);
     while (at + 8 < bytes) {
-        uint32_t hash = four(text + at) * 2654435761u >> 14, before = latest[hash], length = 0;
+        uint32_t hash = four(text + at) * 2654435761u >> 10, before = latest[hash], length = 0;
         latest[hash] = (uint32_t)at;
         if (before < at && at - before < FARTHEST && four(text + before) == four(text + at))
             while (at + length + 8 < bytes && length < 255 && text[before + length] == text[at + length]) length++;

@@ -45,6 +45,7 @@ from rater.lab.trace.ranking import (
     working_set,
 )
 from rater.lab.trace.show_check import check_parts
+from rater.lab.trace.show_costs import costs_parts
 from rater.lab.trace.store import StoredTrace
 from rater.lab.trace.tlb import CheckTimes, WalkGap, WalkOrder, mapping_layout, mapping_name
 from rater.plan.tlb import parse_tlb
@@ -463,6 +464,34 @@ def test_without_huge_pages_a_larger_fault_costs_as_much_a_byte() -> None:
 def test_footprints_that_had_no_huge_pages_are_left_out() -> None:
     loads = [it | {"huge_bytes": 0} for it in COSTS["loads"]]  # type: ignore[attr-defined]
     assert page_costs(COSTS | {"loads": loads}, parse_tlb(TLB)).points == ()
+
+
+@pytest.mark.parametrize(
+    ("small_ns", "huge_ns", "splits"),
+    [
+        ({16: 1.7, 256: 4.1}, {16: 1.7, 256: 4.0}, True),  # one huge page, and misses all the same
+        ({16: 1.7, 256: 4.1}, {16: 1.7, 256: 1.8}, False),
+        ({16: 1.7, 256: 2.1}, {16: 1.7, 256: 1.7}, None),  # a miss of the first level is not seen
+        ({256: 4.1}, {256: 4.0}, None),  # nothing that the first level holds
+    ],
+)
+def test_huge_pages_are_split_where_more_base_pages_than_the_tlb_has_miss_in_them_too(
+    small_ns: dict[int, float], huge_ns: dict[int, float], splits: bool | None
+) -> None:
+    loads = [
+        LOADS[0]
+        | {
+            "pages": pages,
+            "huge_bytes": HUGE,
+            "dependent_small_ns": small_ns[pages],
+            "dependent_huge_ns": huge_ns[pages],
+        }
+        for pages in small_ns
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    assert costs.splits_huge is splits
+    said = " ".join(str(part) for part in costs_parts(costs))
+    assert ("Huge pages are split here" in said) is (splits is True)
 
 
 def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:

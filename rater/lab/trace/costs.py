@@ -30,6 +30,8 @@ _COSTS_SURE = (
 )
 _FOOTPRINT = 4  # times these entries: what misses of a program are taken to be of that counted them
 _NEAR = 0.75  # of them: up to here none of the last level
+_FIRST_CACHE_LINES = 256  # that any first cache of data holds
+_LEAST_STEP_NS = 0.5  # what a miss of the first level has to cost, to tell one from none
 
 
 class Loads(StrEnum):
@@ -88,6 +90,9 @@ class PageCosts(Struct, frozen=True, kw_only=True):
     fault_huge_ns: float | None  # None: the kernel gave no huge pages
     cycle_ns: float
     tlb: Tlb
+    splits_huge: bool | None = (
+        None  # the TLB holds huge pages in parts of base pages; None: unknown
+    )
 
     def l1_miss_ns(self, loads: Loads | None) -> float:
         """Return what a miss of the first level costs that the last level answers; None: a store's.
@@ -233,7 +238,37 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
         fault_huge_ns=fault_ns("huge"),
         cycle_ns=document["cycle_ns"],
         tlb=tlb,
+        splits_huge=_splits_huge(measured, tlb),
     )
+
+
+def _splits_huge(load_points: Sequence[Mapping[str, Any]], tlb: Tlb) -> bool | None:
+    """Tell whether the TLB holds huge pages in parts; None: too few points, or misses cost nothing.
+
+    One line of each of more base pages than the first level holds costs a look at the next level.
+    The same lines lie in one or two huge pages. They cost as much only where these are split: the
+    TLB holds the smaller of a guest's page and its host's (Intel SDM volume 3, combined mappings).
+    """
+    first, last = tlb.entries(BASE_PAGE)
+    most_pages = min(last * _NEAR, _FIRST_CACHE_LINES)
+
+    def median_ns(size: str, least_pages: float, most_pages: float) -> float | None:
+        times_ns = [
+            load_point[f"dependent_{size}_ns"]
+            for load_point in load_points
+            if least_pages <= load_point["pages"] <= most_pages and load_point.get("lines", 1) == 1
+        ]
+        return statistics.median(times_ns) if times_ns else None
+
+    def step_ns(size: str) -> float | None:
+        held_ns = median_ns(size, 1, first * _NEAR)
+        missed_ns = median_ns(size, first * _COSTS_SURE, most_pages)
+        return None if held_ns is None or missed_ns is None else missed_ns - held_ns
+
+    base_ns, huge_ns = step_ns("small"), step_ns("huge")
+    if base_ns is None or huge_ns is None or base_ns < _LEAST_STEP_NS:
+        return None
+    return huge_ns > base_ns / 2
 
 
 def _miss_point(load_point: Mapping[str, Any], order: str) -> MissPoint:

@@ -31,6 +31,7 @@ from rater.lab.trace.show_check import (
     milliseconds,
     range_text,
 )
+from rater.lab.trace.show_costs import SPLIT
 from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
@@ -102,7 +103,7 @@ def pages_document(view: TraceView) -> dict[str, Any]:
             for reuse in trace.reuse
         ],
         "costs": {
-            **JsonFields("cycle_ns fault_base_ns fault_huge_ns").read(costs),
+            **JsonFields("cycle_ns fault_base_ns fault_huge_ns splits_huge").read(costs),
             "l1_miss_ns": {name: costs.l1_miss_ns(loads) for name, loads in _KINDS.items()},
             "walk_ns": {name: mean_walk_ns(trace, costs, loads) for name, loads in _KINDS.items()},
         },
@@ -183,6 +184,8 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
     yield from (Line(note, "yellow") for note in trace.notes)
     yield _page_sizes_table(view)
     yield _coverage_text(view)
+    if view.costs.splits_huge:
+        yield Line(SPLIT, "yellow")
     yield _categories_table(view)
     yield _distances_table(trace)
     yield from _ranking_parts(view)

@@ -18,9 +18,15 @@ def costs_document(costs: PageCosts) -> dict[str, Any]:
         "rater": 1,
         "tlb": str(costs.tlb),
         "miss_cycles": {str(loads): costs.miss_cycles(loads) for loads in Loads},
-        **JsonFields("cycle_ns fault_base_ns fault_huge_ns").read(costs),
+        **JsonFields("cycle_ns fault_base_ns fault_huge_ns splits_huge").read(costs),
         "points": [_POINT.read(point) for point in costs.points],
     }
+
+
+SPLIT = (
+    "Huge pages are split here: the TLB holds them in parts of 4 KB, as where the host of a "
+    "virtual machine has small pages. They make walks shorter, and no rarer."
+)
 
 
 def costs_parts(costs: PageCosts) -> Iterator[Part]:
@@ -36,6 +42,8 @@ def costs_parts(costs: PageCosts) -> Iterator[Part]:
         "for the one before. `rater run --counters cpi` takes the value between them where a "
         "processor counts misses and not their time."
     )
+    if costs.splits_huge:
+        yield Line(SPLIT, "yellow")
     fields = (
         Field(heading="pages of|4 KB", value=lambda point: point.pages),
         Field(heading="lines|a page", value=lambda point: point.lines_a_page),
