@@ -81,9 +81,13 @@ def test_documents_about_sweeps_fit_their_types(rater: Rater, database: Path) ->
     check(json_schemas.sweep_documents(rater))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("database_of_all_sorts")
-def test_documents_of_runs_of_every_mode_fit_their_types(rater: Rater) -> None:
+def test_documents_of_runs_of_every_mode_fit_their_types(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.toml").write_text(json_schemas.OTHERS_SUITE)
+    (tmp_path / "short.c").write_text(json_schemas.OTHERS_SOURCE)
+    monkeypatch.chdir(tmp_path)
     for words in json_schemas.OTHERS:
         assert rater("run", "--quiet", "--copies", "2", *words)[0] in (0, 1)
     for number in range(4, 4 + len(json_schemas.OTHERS)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.support.readable import KINDS, mean_length_of_names, places
+from tests.support.readable import KINDS, forget_sources, mean_length_of_names, places
 
 # Why a place stays, by the place without its line. Each kind has few, as in code bases that
 # strangers find easy to read (trio, coverage.py, pyperf: 0 to 8 of a kind).
@@ -22,6 +24,12 @@ ALLOWED: dict[str, dict[str, str]] = {
 # Of names that are bound, by the same function: trio 6.8, pytest 6.6, psutil 5.6; rater had 5.2.
 LEAST_MEAN_LENGTH = 6.0
 OF_TESTS = ("parameter", "long", "nameless", "half")  # kinds that tests have none of, either
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_source_is_kept() -> Iterator[None]:
+    yield
+    forget_sources()
 
 
 def unexpected(kind: str, folder: str, allowed: dict[str, str]) -> tuple[list[str], list[str]]:

@@ -115,12 +115,44 @@ TYPES: Mapping[str, Any] = {
 }
 # Runs of other sorts, whose documents have to fit as well.
 OTHERS = (
-    ("--mode", "rotated", "--iterations", "2", "mini/lu,sort", "--size", "test"),
-    ("--mode", "steady", "--window", "0.5", "mini/lu", "--size", "test"),
+    ("--mode", "rotated", "--iterations", "2", "own.toml", "--size", "test"),
+    ("--mode", "steady", "--window", "0.5", "own.toml/one", "--size", "test"),
     ("--mode", "staggered", "--stagger", "10", "--", "true"),
     ("--iterations", "2", "--", "sh", "-c", "exit 3"),
-    ("memory/stream-triad", "--size", "test"),
+    ("own.toml/two", "--size", "test"),
 )
+# Programs that are compiled, have references, metrics and output to be judged, and take 10 ms.
+OTHERS_SUITE = r"""
+[suite]
+format = 1
+name = "own"
+
+[benchmarks.one]
+category = "int"
+sources = ["short.c"]
+[benchmarks.one.sizes.test]
+reference_s = 0.01
+memory_mb = 2
+expected = { text = "done\n", ignore = "^bandwidth " }
+
+[benchmarks.two]
+category = "fp"
+sources = ["short.c"]
+[benchmarks.two.metrics.bandwidth]
+pattern = "^bandwidth ([0-9.]+) GB/s$"
+unit = "GB/s"
+better = "higher"
+combine = "sum"
+[benchmarks.two.sizes.test]
+reference_s = 0.01
+memory_mb = 2
+expected = { text = "done\n", ignore = "^bandwidth " }
+"""
+OTHERS_SOURCE = r"""
+#include <stdio.h>
+#include <unistd.h>
+int main(void) { usleep(10000); return puts("bandwidth 1.5 GB/s\ndone") < 0; }
+"""
 
 type Ask = Callable[..., tuple[int, str, str]]
 type Schema = dict[str, Any]

@@ -116,6 +116,12 @@ def functions(tree: ast.AST) -> tuple[Function, ...]:
     return tuple(node for node in nodes(tree) if isinstance(node, _FUNCTIONS))
 
 
+def forget_sources() -> None:
+    """Let all trees go: two million nodes, which each later collection of garbage looks through."""
+    for cached in (sources, nodes, functions, comments, _classes):
+        cached.cache_clear()
+
+
 def parameters(function: Function | ast.Lambda) -> Iterator[ast.arg]:
     """Yield the parameters of a function but for `*args` and `**options`."""
     yield from function.args.posonlyargs

@@ -442,9 +442,11 @@ def _visible_size(comparison: PartComparison) -> float:
     pays = least_sufficient(lambda size: comparison.evidence(size, sampled) > price, low, high)
     least, error = np.maximum(pays, comparison.floor), comparison.error[sampled]
 
+    share_below = NormalDist().cdf
+
     def most_are_found(size: Floats) -> Bools:
         scores = ((size - least) / error).tolist()
-        return np.array([np.mean([NormalDist().cdf(score) for score in scores]) >= _POWER])
+        return np.array([np.mean([*map(share_below, scores)]) >= _POWER])
 
     high = np.array([least.max() + _SURE_SD * error.max()])
     return float(least_sufficient(most_are_found, np.array([least.min()]), high)[0])
