@@ -90,9 +90,7 @@ class PageCosts(Struct, frozen=True, kw_only=True):
     fault_huge_ns: float | None  # None: the kernel gave no huge pages
     cycle_ns: float
     tlb: Tlb
-    splits_huge: bool | None = (
-        None  # the TLB holds huge pages in parts of base pages; None: unknown
-    )
+    splits_huge: bool | None = None  # the TLB holds huge pages in parts; None: not known
 
     def l1_miss_ns(self, loads: Loads | None) -> float:
         """Return what a miss of the first level costs that the last level answers; None: a store's.
