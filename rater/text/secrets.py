@@ -76,27 +76,45 @@ _NO_VALUE = (
     "|optional|out|protected|read|redacted|rejected|required|right|same|sent|set|short|stored"
     "|strong|that|the|too|unchanged|unknown|unset|used|valid|weak|what|wrong|your"
 )
-# Secrets of several words, wherever a text has them: keys in PEM and of PuTTY, `login NAME password
-# VALUE` of a .netrc, elements of XML, `HOST:PORT:DATABASE:USER:PASSWORD` of a .pgpass, a value in
-# the line below its name, and one that a sentence tells. What goes before, and the secret.
-_SPREAD = compile_later(
-    r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^'\"]*?"
-    r"(?:-----END [A-Z ]{0,40}-----|(?=['\"])|\Z))"
-    r"|(\bPrivate-Lines:[ ]?\d{1,5}(?:\s|\\[nr]){1,9})"
-    r"([A-Za-z0-9+/=]{20}[^'\"]*?(?=(?:\s|\\[nr]){0,9}Private-|['\"]|\Z))"
-    r"|(\bPrivate-MAC:[ ]?)([0-9a-fA-F]{40,64})"
-    r"|(\blogin\s{1,99}\S+\s{1,99}password\s{1,99})([^\s'\"]+)"
-    r"|(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"
-    r"|(?<![\w/:@.+*-])((?:\*|[A-Za-z][\w.-]{0,99}|\d{1,3}(?:\.\d{1,3}){3}):(?:\*|\d{4,5}):"
-    r"(?:\*|[A-Za-z_][\w.-]{0,99}):(?:\*|[A-Za-z_][\w.@-]{0,99}):)"
-    r"((?:[^\s:'\"\\]|\\.)+)(?=[\s'\"]|\Z)"
-    r"|((?i:password|passwd|passphrase|secret)[ \t]{0,9}:[ \t]{0,9}(?:[|>][+-]?)?\r?\n[ \t]{0,99})"
-    r"(?![-#])([^\s'\"]*[^\s'\":])(?=[ \t]{0,9}(?:[\r\n'\"]|\Z))"
-    r"|(\bIDENTIFIED BY ['\"])([^'\"\n]+)"
-    r"|(\b(?i:password|passwd|passphrase)[ \t]{1,9}"
-    r"(?:is:?|for[ \t][^:\n]{1,80}(?::|[ \t]is:?))[ \t]{1,9}['\"]?)"
-    rf"(?!(?i:{_NO_VALUE})\b)"
-    r"([^\s'\";&|][^'\"\n;&|]*?(?=[ \t]{0,9}(?:['\"\n;&|]|\Z)))"
+# Secrets of several words, wherever a text has them: what goes before, and the secret.
+_SPREAD = (
+    # A key in PEM, to its end or to that of the text.
+    compile_later(
+        r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^'\"]*?"
+        r"(?:-----END [A-Z ]{0,40}-----|(?=['\"])|\Z))"
+    ),
+    # A key of PuTTY and its proof.
+    compile_later(
+        r"(\bPrivate-Lines:[ ]?\d{1,5}(?:\s|\\[nr]){1,9})"
+        r"([A-Za-z0-9+/=]{20}[^'\"]*?(?=(?:\s|\\[nr]){0,9}Private-|['\"]|\Z))"
+    ),
+    compile_later(r"(\bPrivate-MAC:[ ]?)([0-9a-fA-F]{40,64})"),
+    # `login NAME password VALUE` of a .netrc.
+    compile_later(r"(\blogin\s{1,99}\S+\s{1,99}password\s{1,99})([^\s'\"]+)"),
+    # An element of XML.
+    compile_later(
+        r"(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"
+    ),
+    # `HOST:PORT:DATABASE:USER:PASSWORD` of a .pgpass.
+    compile_later(
+        r"(?<![\w/:@.+*-])((?:\*|[A-Za-z][\w.-]{0,99}|\d{1,3}(?:\.\d{1,3}){3}):(?:\*|\d{4,5}):"
+        r"(?:\*|[A-Za-z_][\w.-]{0,99}):(?:\*|[A-Za-z_][\w.@-]{0,99}):)"
+        r"((?:[^\s:'\"\\]|\\.)+)(?=[\s'\"]|\Z)"
+    ),
+    # A value in the line below its name.
+    compile_later(
+        r"((?i:password|passwd|passphrase|secret)[ \t]{0,9}:[ \t]{0,9}(?:[|>][+-]?)?\r?\n"
+        r"[ \t]{0,99})(?![-#])([^\s'\"]*[^\s'\":])(?=[ \t]{0,9}(?:[\r\n'\"]|\Z))"
+    ),
+    # SQL.
+    compile_later(r"(\bIDENTIFIED BY ['\"])([^'\"\n]+)"),
+    # What a sentence tells.
+    compile_later(
+        r"(\b(?i:password|passwd|passphrase)[ \t]{1,9}"
+        r"(?:is:?|for[ \t][^:\n]{1,80}(?::|[ \t]is:?))[ \t]{1,9}['\"]?)"
+        rf"(?!(?i:{_NO_VALUE})\b)"
+        r"([^\s'\";&|][^'\"\n;&|]*?(?=[ \t]{0,9}(?:['\"\n;&|]|\Z)))"
+    ),
 )
 _SPREAD_NAME = "a secret of several words"
 # USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
@@ -227,11 +245,13 @@ class Redactor:
         return self.redact_once("text", text, self._redact_text)
 
     def _redact_text(self, text: str) -> str:
-        spread = _SPREAD.sub(self._redact_spread, _marks_in(text))
-        return _marks_out(self._redact_named_values(self._redact_command(spread), head=-1))
+        marked = _marks_in(text)
+        for pattern in _SPREAD:
+            marked = pattern.sub(self._redact_spread, marked)
+        return _marks_out(self._redact_named_values(self._redact_command(marked), head=-1))
 
     def _redact_spread(self, match: re.Match[str]) -> str:
-        before, value = (part for part in match.groups() if part is not None)
+        before, value = match.groups()
         return f"{before}{self._mark_for(_SPREAD_NAME, value)}"
 
     def redact_json(self, value: Any) -> Any:
