@@ -92,9 +92,7 @@ _SPREAD = (
     # `login NAME password VALUE` of a .netrc.
     compile_later(r"(\blogin\s{1,99}\S+\s{1,99}password\s{1,99})([^\s'\"]+)"),
     # An element of XML.
-    compile_later(
-        r"(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"
-    ),
+    compile_later(r"(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"),
     # `HOST:PORT:DATABASE:USER:PASSWORD` of a .pgpass.
     compile_later(
         r"(?<![\w/:@.+*-])((?:\*|[A-Za-z][\w.-]{0,99}|\d{1,3}(?:\.\d{1,3}){3}):(?:\*|\d{4,5}):"
