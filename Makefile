@@ -17,15 +17,21 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: bundle run test test-fast schemas golden findings counters bench torture lint site docs captures clean
+.PHONY: bundle run test test-fast schemas golden findings counters bench torture lint formal site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
 	  [ $$status -eq 2 ] || $(BIN)/rater report last -o $(REPORT) || [ $$status -ne 0 ] || status=$$?; \
 	  exit $$status
 
-test: lint
-	@$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
+# Types are checked on one CPU. Meanwhile the bytecode of the tests is made once, which else each worker does, and
+# the tests begin.
+test: formal
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	  $(BIN)/python -m pytest --collect-only --quiet > /dev/null 2>&1; \
+	  $(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS); tested=$$?; \
+	  wait $$types; typed=$$?; cat $(VENV)/types.txt; \
+	  [ $$typed -eq 0 ] || exit $$typed; exit $$tested
 
 # What starts no copies: half a minute.
 test-fast: $(LAUNCHER) $(STAMP)
@@ -51,10 +57,12 @@ counters: $(STAMP)
 findings: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -W error -m tests.support.findings_digest
 
-lint: $(LAUNCHER) $(STAMP)
+lint: formal
+	@$(BIN)/mypy
+
+formal: $(LAUNCHER) $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 
 # The pages of docs/ and the reference made from the code, in build/site; a broken link is an error.
 # `docs` runs the commands of the pages as well: one that fails or has an unknown option is an error.
