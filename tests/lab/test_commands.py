@@ -15,7 +15,7 @@ from rater.lab.layout.layout import parse_pages
 from rater.lab.layout.pools import machine_problems
 from rater.lab.models.study import LabPage, tell_ended
 from rater.lab.trace.store import keep_trace
-from rater.store.store import open_store
+from rater.store.store import Store, open_store
 from rater.workflow.arguments import Output
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
@@ -253,3 +253,25 @@ def test_a_check_runs_the_mappings_and_keeps_their_times_with_the_trace(
     assert runs == 2
     status, out, _ = rater("lab", "trace", "--show", 1)
     assert "One round: how far runs differ is not known, so these runs cannot judge." in out
+
+
+@pytest.mark.parametrize(
+    ("huge_ns", "told"),
+    [
+        (10.0, "2.10 MB in 4 KB pages (25.55 %), 33.6 MB in 64 KB pages (all), 1074 MB"),
+        (14.0, "2.10 MB in 4 KB pages (25.55 %) of what is touched."),
+    ],
+)
+def test_a_tlb_that_splits_huge_pages_covers_no_more_in_them(
+    rater: Rater, store: Store, huge_ns: float, told: str
+) -> None:
+    loads: list[dict[str, float]] = COSTS["loads"]  # type: ignore[assignment]
+    # 256 pages in base pages cost 14 ns, 16 of them cost 10.
+    loads = [
+        load | {"dependent_huge_ns": huge_ns} if load["pages"] == 256 else load for load in loads
+    ]
+    keep_trace(store, a_trace(), COSTS | {"loads": loads}, host="here", traced_at="2026-01-01")
+    status, out, err = rater("lab", "trace", "--show", "last")
+    said = " ".join(out.split())
+    assert (status, err, told in said) == (0, "", True), out
+    assert ("walks get shorter, and no rarer" in said) is (huge_ns == 14.0)

@@ -222,9 +222,12 @@ def _page_sizes_table(view: TraceView) -> ViewTable:
 
 
 def _coverage_text(view: TraceView) -> str:
-    """Say how much memory the largest level of the TLB covers, of what the program touches."""
+    """Say how much memory the largest level of the TLB covers, of what the program touches.
+
+    Where it splits huge pages it covers no more in them.
+    """
     texts = []
-    for reuse in view.trace.reuse:
+    for reuse in view.trace.reuse[: 1 if view.costs.splits_huge else None]:
         covered_bytes, share = tlb_coverage(view.tlb, reuse)
         if share is not None:
             of_touched = "all" if share == 1 else f"{percent(share, 2)} %"

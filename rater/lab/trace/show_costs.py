@@ -25,7 +25,7 @@ def costs_document(costs: PageCosts) -> dict[str, Any]:
 
 SPLIT = (
     "Huge pages are split here: the TLB holds them in parts of 4 KB, as where the host of a "
-    "virtual machine has small pages. They make walks shorter, and no rarer."
+    "virtual machine has small pages. It covers no more in them: walks get shorter, and no rarer."
 )
 
 
