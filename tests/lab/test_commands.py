@@ -256,14 +256,14 @@ def test_a_check_runs_the_mappings_and_keeps_their_times_with_the_trace(
 
 
 @pytest.mark.parametrize(
-    ("huge_ns", "told"),
+    ("huge_ns", "coverage_text"),
     [
         (10.0, "2.10 MB in 4 KB pages (25.55 %), 33.6 MB in 64 KB pages (all), 1074 MB"),
         (14.0, "2.10 MB in 4 KB pages (25.55 %) of what is touched."),
     ],
 )
 def test_a_tlb_that_splits_huge_pages_covers_no_more_in_them(
-    rater: Rater, store: Store, huge_ns: float, told: str
+    rater: Rater, store: Store, huge_ns: float, coverage_text: str
 ) -> None:
     loads: list[dict[str, float]] = COSTS["loads"]  # type: ignore[assignment]
     # 256 pages in base pages cost 14 ns, 16 of them cost 10.
@@ -273,5 +273,5 @@ def test_a_tlb_that_splits_huge_pages_covers_no_more_in_them(
     keep_trace(store, a_trace(), COSTS | {"loads": loads}, host="here", traced_at="2026-01-01")
     status, out, err = rater("lab", "trace", "--show", "last")
     said = " ".join(out.split())
-    assert (status, err, told in said) == (0, "", True), out
+    assert (status, err, coverage_text in said) == (0, "", True), out
     assert ("walks get shorter, and no rarer" in said) is (huge_ns == 14.0)
