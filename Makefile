@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: bundle run test test-fast schemas golden findings counters bench torture lint formal site docs captures clean
+.PHONY: bundle run test test-fast schemas golden findings counters bench torture lint style site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -26,7 +26,7 @@ run: $(LAUNCHER) $(STAMP)
 
 # Types are checked on one CPU. Meanwhile the bytecode of the tests is made once, which else each worker does, and
 # the tests begin.
-test: formal
+test: style
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
 	  $(BIN)/python -m pytest --collect-only --quiet > /dev/null 2>&1; \
 	  $(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS); tested=$$?; \
@@ -57,10 +57,10 @@ counters: $(STAMP)
 findings: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -W error -m tests.support.findings_digest
 
-lint: formal
+lint: style
 	@$(BIN)/mypy
 
-formal: $(LAUNCHER) $(STAMP)
+style: $(LAUNCHER) $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 

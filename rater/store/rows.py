@@ -438,13 +438,12 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
         if version < newest:
             for view in views:
                 connection.execute(f"DROP VIEW IF EXISTS {view.stem}")
-            at_once = newest_text(db) if version == 0 else None
+            at_once = frozen_text(db, NEWEST_FILE) if version == 0 else None
             later = [file for step, file in steps.items() if step > version]
-            texts = [
-                file.read_text(encoding="utf-8") for file in ([] if at_once else later) + views
-            ]
-            for text in ([at_once] if at_once else []) + texts:
-                connection.executescript(text)
+            if at_once:
+                connection.executescript(at_once)
+            for file in views if at_once else later + views:
+                connection.executescript(file.read_text(encoding="utf-8"))
             connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
     except BaseException:
@@ -454,13 +453,11 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
     return True
 
 
-def newest_text(db: Path) -> str | None:
-    """Return the statements that make the newest tables, or None if a step was added since.
-
-    `make freeze` writes them anew.
-    """
-    text = (db / NEWEST_FILE).read_text(encoding="utf-8")
-    return text if text.startswith(f"-- {schema_version(db)}\n") else None
+def frozen_text(db: Path, name: str) -> str | None:
+    """Return a file that `make freeze` writes, or None if a step was added since."""
+    text = (db / name).read_text(encoding="utf-8")
+    first_line, _, _ = text.partition("\n")
+    return text if first_line.removeprefix("-- ") == schema_version(db) else None
 
 
 def _check_version(version: int, newest: int, path: Path) -> None:
@@ -507,11 +504,8 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
 def _schema_columns() -> frozenset[tuple[str, str]]:
     """Return all columns of the newest schema, each with its table."""
     db = data_folder("db")
-    text = (db / COLUMNS_FILE).read_text(encoding="utf-8")
-    version, *lines = text.splitlines()
-    if version != schema_version(db):  # a step was added, and `make freeze` not called since
-        text = columns_text(db)
-        _, *lines = text.splitlines()
+    text = frozen_text(db, COLUMNS_FILE) or columns_text(db)
+    _, *lines = text.splitlines()
     tables = (line.partition(": ") for line in lines)
     return frozenset((table, column) for table, _, names in tables for column in names.split())
 

@@ -22,9 +22,9 @@ from rater.store.rows import (
     COLUMNS_FILE,
     NEWEST_FILE,
     columns_text,
+    frozen_text,
     migrate,
     migrations,
-    newest_text,
     read_pragma,
 )
 from rater.store.store import Store, open_store
@@ -305,7 +305,7 @@ def test_a_fresh_database_is_what_all_steps_come_to(
     empty: sqlite3.Connection, later: Path, tmp_path: Path
 ) -> None:
     db, stepwise = data_folder("db"), tmp_path / "stepwise"
-    assert newest_text(db) == newest_text_by_steps(db), "make freeze writes it anew"
+    assert frozen_text(db, NEWEST_FILE) == newest_text_by_steps(db), "make freeze writes it anew"
     shutil.copytree(db, stepwise)
     (stepwise / NEWEST_FILE).write_text("-- schema 9\n")  # as before `make freeze`
     migrate(empty, Path(":memory:"), stepwise)
@@ -314,7 +314,7 @@ def test_a_fresh_database_is_what_all_steps_come_to(
         assert schema(at_once) == schema(empty)
         assert read_pragma(at_once, "user_version") == max(migrations(db))
         assert read_pragma(at_once, "application_id") == read_pragma(empty, "application_id")
-    assert newest_text(later) is None
+    assert frozen_text(later, NEWEST_FILE) is None
 
 
 def test_a_released_step_or_view_that_is_edited_is_named_and_not_frozen(later: Path) -> None:

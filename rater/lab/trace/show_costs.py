@@ -10,6 +10,10 @@ from rater.show.screen.document import Field, Line, Part, ViewTable, decimals
 from rater.text.values import JsonFields
 
 _POINT = JsonFields("pages lines_a_page dependent_ns independent_ns store_ns")
+SPLIT = (
+    "Huge pages are split here: the TLB holds them in parts of 4 KB, as where the host of a "
+    "virtual machine has small pages. It covers no more in them: walks get shorter, and no rarer."
+)
 
 
 def costs_document(costs: PageCosts) -> dict[str, Any]:
@@ -21,12 +25,6 @@ def costs_document(costs: PageCosts) -> dict[str, Any]:
         **JsonFields("cycle_ns fault_base_ns fault_huge_ns splits_huge").read(costs),
         "points": [_POINT.read(point) for point in costs.points],
     }
-
-
-SPLIT = (
-    "Huge pages are split here: the TLB holds them in parts of 4 KB, as where the host of a "
-    "virtual machine has small pages. It covers no more in them: walks get shorter, and no rarer."
-)
 
 
 def costs_parts(costs: PageCosts) -> Iterator[Part]:

@@ -428,7 +428,7 @@ def _pair(pair: RunPair, after: ReportRun) -> Html:
         ),
     ]
     if any(row.has_order for row in pair.benchmarks):
-        order = "times" if pair.measure.is_time else f"{pair.measure.quantity}"
+        order = "times" if pair.measure.is_time else pair.measure.quantity
         rooms.append(("pair-ranks", f"All copies in the order of their {order}."))
     return element(
         "section",

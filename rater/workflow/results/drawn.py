@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from rater.analysis.results.copies import group_cells
+from rater.analysis.results.copies import Cell, group_cells
 from rater.analysis.results.measure import (
     ValueOfRun,
     copy_values,
@@ -36,8 +36,12 @@ class Drawn(Struct, frozen=True, kw_only=True):
 
     def cells(self, run: StoredRun) -> tuple[MeasuredCell, ...]:
         """Return what is drawn of a run; raises `InputError` where no copy has a value."""
+        return self.cells_of(run, group_cells(run))
+
+    def cells_of(self, run: StoredRun, grouped: Sequence[Cell]) -> tuple[MeasuredCell, ...]:
+        """Return the same of a run whose copies are grouped already."""
         values = None if self.value_of is None else copy_values(run, self.value_of)
-        cells = measured_cells(group_cells(run), values)
+        cells = measured_cells(grouped, values)
         if values == {} and any(cell.not_known for cell in cells):
             raise InputError(f"run {run.head.run}: {self.measure.name} of its copies is not known")
         return cells

@@ -49,7 +49,7 @@ def load_report_run(store: Store, run: StoredRun, drawn: Drawn = TIMES) -> Repor
         cells=cells,
         picture=picture_of(
             run.head,
-            drawn.cells(run),
+            drawn.cells_of(run, cells),
             labels_from(divots.sure if divots else ()),
             measure=drawn.measure,
         ),
